@@ -36,7 +36,7 @@ from bregopt.io.spec import (
     states_problem,
 )
 from bregopt.many import Batch, Outcome
-from bregopt.problems.correlation.nearest import add_repair
+from bregopt.problems.reports import add_repair
 from bregopt.records import field_names
 from bregopt.rigorous import schema
 from bregopt.routes.base import Settings
@@ -181,7 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     many.add_argument("--quiet", action="store_true", help="print no progress bar")
     many.set_defaults(run=_solve_many)
-    add_repair(commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED))
+    add_repair(
+        commands, settings, _settings, lambda status: _STATUS.get(status, _NOT_SOLVED), bo.nearest_correlation
+    )
 
     check = _command(commands, "check", "Solve by several routes and compare.", source, settings)
     check.add_argument(

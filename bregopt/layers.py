@@ -20,15 +20,14 @@ from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Parameter, Variable
-from bregopt.problems.arguments import divergence_class, has_method, stack_answer, stack_settings
-from bregopt.problems.correlation.nearest import nearest_correlation
-from bregopt.problems.correlation.solve import CorrelationRows
+from bregopt.problems.arguments import divergence_class
+from bregopt.problems.correlation.nearest import CorrelationRows, nearest_correlation
 from bregopt.problems.stacks import width_of
 from bregopt.records import dataclass
 from bregopt.routes import routing
 from bregopt.routes.derivatives.derivative import LARGEST_RESIDUAL, Derivative, check_exists, optimum_of
 from bregopt.routes.derivatives.stacks import StackedCorrelations
-from bregopt.routes.registry import check_options, time_limit
+from bregopt.routes.registry import check_options, stack_answer, stack_settings, takes_stacks, time_limit
 
 __all__ = ["CorrelationStack", "ProblemFunction"]
 
@@ -255,7 +254,7 @@ class CorrelationStack:
         self._of_stack = (1, *shape)[-3:]
         self.state_size = self._of_stack[0] * self._of_stack[1]
         self._divergence, self._options = divergence, options
-        stacks = has_method(divergence, options) and 0 < shape[-1] <= STACKED[divergence].largest_order
+        stacks = takes_stacks(divergence, options) and 0 < shape[-1] <= STACKED[divergence].largest_order
         self._settings = stack_settings(options) if stacks else None  # of the stacked method
 
     def value(self, A: Array) -> tuple[list[Array], Array]:

@@ -1,13 +1,8 @@
-"""Arguments of ready-made problems: their own, the divergence, and the options that they pass to a solver.
-
-Those of :func:`bregopt.nearest_correlation` are eigenvalues, weights, fixed and bounded entries. The stacked
-method solves many small nearness problems at once: what it takes, and its settings, are here.
-"""
+"""Arguments of ready-made problems: divergences, standard deviations, weights, fixed and bounded entries."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -23,104 +18,37 @@ from bregopt.arrays import (
     symmetric_matrix,
 )
 from bregopt.divergences import DIVERGENCES, Divergence
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import did_you_mean
 from bregopt.io.matrices import Labels
 from bregopt.linalg import is_definite
 from bregopt.modeling.convex.expression import CurvedExpression
 from bregopt.modeling.objectives import bregman_div
 from bregopt.modeling.variables import PSD
-from bregopt.program.entry_stack import EntryStack
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass
-from bregopt.routes.registry import load, option_names, own_settings
 
 __all__ = [
     "LABELS_SHOWN",
-    "METHOD",
-    "PANEL",
+    "UNBOUNDED",
     "BoundedEntries",
     "Pairs",
     "bounded_entries",
-    "check_arguments",
     "check_definite",
-    "diagonal_message",
     "divergence_class",
     "entry_bounds",
     "fixed_entries",
     "fixed_pairs",
-    "has_method",
     "largest_change",
-    "least_eigenvalue",
     "nearness",
     "row_and_entry_weights",
     "row_weights",
-    "stack_answer",
-    "stack_settings",
     "standard_deviations",
 ]
 
-PANEL = ("executor", "progress", "resume", "warm_start")  # options of a stack
-_OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
-METHOD = "bregman"
-_OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # that it has too
 Pairs = tuple[IntArray, IntArray]
 _NO_PAIRS: Pairs = np.arange(0), np.arange(0)
-_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
-_PERCENT, _BEYOND = 100.0, 5.0  # the unit of percent, and a median of entries that no correlations have
 LABELS_SHOWN = 5  # in messages
 _BYTES_A_BOUND = 16.0  # memory of the bounds for each of the n^2 entries: two indices for each pair
-
-
-def check_arguments(
-    function: Callable[..., Any], options: Mapping[str, Any], others: Collection[str] = ()
-) -> None:
-    """Refuse an option that neither a ready-made function nor its solver knows, before any work.
-
-    Parameters
-    ----------
-    function : callable
-    options : dict
-    others : collection of str
-        Options besides those of the solver.
-
-    Raises
-    ------
-    TypeError
-        If an option is unknown; the message suggests the closest argument or option.
-    """
-    solver = options.get("solver", "auto")
-    asked = options.keys() - _OF_SOLVE
-    if not asked:
-        return
-    known = option_names(solver) | set(others)
-    for name in sorted(asked - known):
-        own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        chosen = "" if solver == "auto" else f" with solver={solver!r}"
-        hint = did_you_mean(name, {*own, *_OF_SOLVE, *known})
-        raise TypeError(f"{function.__name__} has no option {name!r}{chosen}{hint}")
-
-
-def has_method(divergence: str, options: Mapping[str, Any]) -> bool:
-    """Whether the stacked method takes the divergence and the options."""
-    known = options.keys() <= _OF_STACKS and is_one_of(options.get("solver", "auto"), ("auto", METHOD))
-    return known and divergence in STACKED and hasattr(load(METHOD), "solve_stack")
-
-
-def stack_settings(options: Mapping[str, Any]) -> Any:
-    """Return the settings of the stacked method."""
-    own = {name: value for name, value in options.items() if name != "solver"}
-    return own_settings(load(METHOD), own)
-
-
-def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:
-    """Return the answers of the stacked method; None if LAPACK fails for a problem, as others follow."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-            method: Any = load(METHOD)()
-            return method.solve_stack(stack, settings, start)
-    except np.linalg.LinAlgError:
-        return None
 
 
 def divergence_class(divergence: Any, norms: Iterable[str] = ()) -> type[Divergence]:
@@ -165,44 +93,7 @@ class BoundedEntries:
     hi: Array
 
 
-_UNBOUNDED = BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
-
-
-def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
-    """Return a message if a matrix looks like a covariance, or like correlations in percent.
-
-    Parameters
-    ----------
-    A : array of shape (n, n), or its diagonal, shape (n,)
-    labels : pandas.Index or None
-    name : str
-
-    Returns
-    -------
-    str or None
-        None if the matrix looks like correlations.
-    """
-    diagonal = A.diagonal() if A.ndim == 2 else A
-    distance = np.abs(diagonal - 1)
-    if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
-        if A.ndim == 1 or np.abs(A).max() <= _BEYOND:
-            return None
-        off = np.abs(A[np.triu_indices(len(A), 1)])
-        largest = float(off.max())
-        if np.median(off) > _BEYOND and largest <= _PERCENT:
-            return (
-                f"{name} has entries up to {largest:.3g} off the diagonal, where correlations are at most 1. "
-                f"Of correlations in percent pass {name} / 100, with ones on the diagonal"
-            )
-        return None
-    if np.abs(diagonal - _PERCENT).max() <= _FAR_FROM_ONE:
-        return f"{name} has 100 on the diagonal, where correlations have 1. Of percent pass {name} / 100"
-    k = int(np.argmax(distance))
-    return (
-        f"{name} has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
-        f"correlations have 1. Of a covariance pass {name} / np.outer(s, s) with "
-        f"s = np.sqrt(np.diag({name})), or bo.nearest_covariance({name})"
-    )
+UNBOUNDED = BoundedEntries(*_NO_PAIRS, np.zeros(0), np.zeros(0))
 
 
 def standard_deviations(variances: Array, labels: Labels) -> Array:
@@ -228,14 +119,6 @@ def largest_change(S: Array, X: Any, scale: Array) -> tuple[float, int, int]:
     change = np.abs(np.triu(np.nan_to_num((np.asarray(X) - S) / np.outer(scale, scale))))
     i, j = np.unravel_index(int(change.argmax()), change.shape)
     return float(change[i, j]), int(i), int(j)
-
-
-def least_eigenvalue(value: Any, name: str = "min_eigenvalue") -> float:
-    """Return the lower bound on the eigenvalues."""
-    t = float(finite_array(value, name, ndim=0))
-    if not 0 <= t < 1:
-        raise ValueError(f"{name} is {t:g}; expected a number from 0 and below 1, the mean eigenvalue")
-    return t
 
 
 def row_weights(value: Any, n: int) -> Array:
@@ -324,7 +207,7 @@ def fixed_entries(pairs: Pairs, A: Matrix, limit: float, labels: Any = None) -> 
     """Return the fixed entries; refuse an entry larger than the diagonal allows."""
     i, j = pairs
     if len(i) == 0:
-        return _UNBOUNDED
+        return UNBOUNDED
     value = A[i, j]
     large = np.flatnonzero(np.abs(value) > limit)
     if len(large):
@@ -344,10 +227,10 @@ def bounded_entries(
     No array of shape ``(n, n)`` is made where bounds of all entries have no effect.
     """
     if lower is None and upper is None:
-        return _UNBOUNDED
+        return UNBOUNDED
     lo, hi = entry_bounds(lower, -1.0, "lower", n), entry_bounds(upper, 1.0, "upper", n)
     if lo.ndim == hi.ndim == 0 and lo <= -limit and hi >= limit:
-        return _UNBOUNDED
+        return UNBOUNDED
     check_memory(_BYTES_A_BOUND * n * n, f"bounds on all entries of a matrix of order {n}")
     lo, hi = np.broadcast_to(lo, (n, n)), np.broadcast_to(hi, (n, n))
     free = np.ones((n, n), dtype=bool)

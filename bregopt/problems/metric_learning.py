@@ -29,11 +29,11 @@ from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import soft
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.problems.arguments import check_arguments, nearness
+from bregopt.problems.arguments import nearness
 from bregopt.program.rows import Distances
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import replace
-from bregopt.routes.registry import KernelOptions, SolveOptions
+from bregopt.routes.registry import KernelOptions, SolveOptions, check_arguments
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

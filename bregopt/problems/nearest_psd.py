@@ -13,9 +13,9 @@ from bregopt.io.matrices import Labels, StackLike, is_stack, labeled, labels_of,
 from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.problem import Declared, Problem
 from bregopt.modeling.variables import PSD
-from bregopt.problems.arguments import PANEL, check_arguments, largest_change, nearness
+from bregopt.problems.arguments import largest_change, nearness
 from bregopt.program.rows.base import LowRank
-from bregopt.routes.registry import StackOptions
+from bregopt.routes.registry import PANEL, StackOptions, check_arguments
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:

@@ -29,12 +29,10 @@ from bregopt.io.stacks import present_stack, read_stack
 from bregopt.linalg import is_definite
 from bregopt.problems.arguments import (
     bounded_entries,
-    diagonal_message,
     divergence_class,
     entry_bounds,
     fixed_pairs,
     largest_change,
-    least_eigenvalue,
     row_and_entry_weights,
 )
 from bregopt.problems.correlation.answer import CorrelationSolution, reportable, with_rows_left_out
@@ -43,16 +41,18 @@ from bregopt.problems.correlation.covariance import (
     measured_units,
     units_message,
 )
+from bregopt.problems.correlation.nearest import CorrelationRows
 from bregopt.problems.correlation.request import (
     by_pairs,
     check_missing,
     condition_bound,
+    diagonal_message,
     divergence_or_norm,
+    least_eigenvalue,
     left_out_message,
     of_present,
     read_request,
 )
-from bregopt.problems.correlation.solve import CorrelationRows, units_of
 from bregopt.problems.nearest_psd import warn_of_units
 from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
@@ -344,7 +344,7 @@ class _Correlations(_Repairs):
             return reportable(solution)
         request = read_request(self.matrices.one(k), self.divergence, self.given(k))
         restated = Congruence(request.s, request.n, request.fixed.i, request.fixed.j)
-        solution = replace(solution, _units=units_of(request), _restated=restated)
+        solution = replace(solution, _units=request.units, _restated=restated)
         return replace(reportable(solution, request=request), left_out=tuple(self.matrices.absent(k)))
 
 

@@ -1,4 +1,4 @@
-"""Reports: text, tables, a workbook, or a page of HTML that stands alone; and the report of a panel.
+"""Reports: text, tables, a workbook, or a page of HTML; the report of a panel; and ``bregopt repair``.
 
 A report says what changed and shows the proof. That of a panel adds up the changes of all dates: the dates
 that moved most, the pairs that moved most often, and the eigenvalues along time.
@@ -6,32 +6,41 @@ that moved most, the pairs that moved most often, and the eigenvalues along time
 
 from __future__ import annotations
 
+import argparse
 import base64
 import io
 import itertools
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from importlib.util import find_spec
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame, IntArray, is_one_of
+from bregopt.divergences import DIVERGENCES
 from bregopt.errors import require
 from bregopt.files import replacing
+from bregopt.io.matrices import SUFFIXES, csv_text, read_matrix
+from bregopt.io.matrices import Table as MatrixTable
 from bregopt.plotting import Axes, plot_panel
-from bregopt.records import cached_property, dataclass
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["PanelReport", "Report", "Table", "caption"]
+__all__ = ["PanelReport", "Report", "Table", "add_repair", "caption"]
 
 Table = tuple[str, Sequence[str], list[tuple[str, ...]], int]  # caption, titles, cells, columns of text
 
+_TASK = "Find the nearest correlation matrix, and report the changes."
+_REPORTS = (".html", ".xlsx", ".txt")
 _SHOWN = 10  # rows of a table in print
 _SHOWN_ON_PAGE = 50  # rows of a table in HTML
 _DPI = 110
@@ -419,3 +428,102 @@ class PanelReport(Report):
 def _shown(value: float) -> str:
     """Return a number as text; NaN is not known."""
     return "-" if np.isnan(value) else f"{value:.4g}"
+
+
+# --- The command `bregopt repair` -------------------------------------------------------------------------
+
+
+def add_repair(
+    commands: Any,
+    settings: argparse.ArgumentParser,
+    given: Callable[[argparse.Namespace], dict[str, Any]],
+    exit_status: Callable[[str], int],
+    solve: Callable[..., Any],
+) -> None:
+    """Add the command to the parser of the command line.
+
+    `settings` has the options of every route, `given` returns those that were given, and `solve` is
+    :func:`bregopt.nearest_correlation`.
+    """
+    parser = commands.add_parser("repair", parents=[settings], help=_TASK, description=_TASK)
+    parser.add_argument("file", type=Path, metavar="FILE", help=f"a matrix ({', '.join(SUFFIXES)})")
+    parser.add_argument("--key", help="array of an .npz file")
+    parser.add_argument(
+        "--divergence",
+        choices=tuple(DIVERGENCES),
+        default="frobenius",
+        help="measure of nearness (frobenius)",
+    )
+    parser.add_argument(
+        "--min-eigenvalue", type=float, default=0.0, metavar="T", help="lower bound on the eigenvalues (0)"
+    )
+    parser.add_argument("--lower", type=float, metavar="L", help="lower bound on the entries (-1)")
+    parser.add_argument("--upper", type=float, metavar="U", help="upper bound on the entries (1)")
+    parser.add_argument("--output", type=_path(".csv"), metavar="PATH", help=".csv file for the matrix")
+    parser.add_argument(
+        "--report",
+        type=_path(*_REPORTS),
+        metavar="PATH",
+        help=".html, .xlsx or .txt file for the report of changes and proofs, which is printed without it",
+    )
+    parser.set_defaults(run=lambda options: _run(options, given(options), exit_status, solve))
+
+
+def _run(
+    options: argparse.Namespace,
+    settings: dict[str, Any],
+    exit_status: Callable[[str], int],
+    solve: Callable[..., Any],
+) -> int:
+    table = read_matrix(options.file, options.key)
+    if table.index is not None and table.columns is not None and table.index != table.columns:
+        raise ValueError(f"{options.file}: the labels of the rows and columns differ; expected the same")
+    solution: Any = solve(
+        table.values.toarray() if sp.issparse(table.values) else table.values,
+        options.divergence,
+        lower=options.lower,
+        upper=options.upper,
+        min_eigenvalue=options.min_eigenvalue,
+        **settings,
+    )
+    if solution.X is None:
+        sys.stdout.write(f"{solution!r}\n")
+        return exit_status(solution.status)
+    _write(options, table, solution)
+    return exit_status(solution.status)
+
+
+def _write(options: argparse.Namespace, table: MatrixTable, solution: Any) -> None:
+    labels = table.columns if table.index is None else table.index
+    report = replace(solution, _request=replace(solution._asked, labels=labels)).report()
+    kind = "" if options.report is None else options.report.suffix.lower()
+    if kind == ".html":
+        report.to_html(options.report)
+    elif kind == ".xlsx":
+        report.to_excel(options.report)
+    elif kind == ".txt":
+        with replacing(options.report) as file:
+            file.write(f"{report}\n".encode())
+    else:
+        sys.stdout.write(f"{report}\n")
+    if options.output is not None:
+        X = csv_text(np.asarray(solution.X), table.index, table.columns)
+        with replacing(options.output) as file:
+            file.write(X.encode("utf-8"))
+    if kind:
+        lines = (f"  {name}: {text}\n" for name, text in report.facts.items())
+        sys.stdout.write("".join([f"{report.title}\n", *lines]))
+
+
+def _path(*kinds: str) -> Callable[[str], Path]:
+    """Return the reader of a path that ends in one of these."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() not in kinds:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(kinds)}")
+        if not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
+        return path
+
+    return read

@@ -28,13 +28,21 @@ from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.executors import Crew, check_executor
 from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.stacks import Group
-from bregopt.problems.arguments import METHOD, PANEL, has_method, stack_answer, stack_settings
 from bregopt.problems.solutions import ERROR, Record, Solutions, Warnings
 from bregopt.program import StopReason
 from bregopt.program.entry_stack import EntryStack
 from bregopt.records import dataclass, replace
 from bregopt.routes.progress import items_bar, reason
-from bregopt.routes.registry import check_options, load, time_limit
+from bregopt.routes.registry import (
+    PANEL,
+    STACKS,
+    check_options,
+    load,
+    stack_answer,
+    stack_settings,
+    takes_stacks,
+    time_limit,
+)
 from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Part", "Slice", "StackedProblem", "solve_part", "solve_stack", "width_of"]
@@ -401,7 +409,7 @@ def _solutions(
         _duals=record.duals,
         _single=record.single,
         _stop=stop.value,
-        _citation=load(METHOD).citation,
+        _citation=load(STACKS).citation,
     )
 
 
@@ -419,7 +427,7 @@ def solve_part(problem: StackedProblem, seconds: float | None, chain: bool) -> P
     record, notes = Record.empty(len(problem.matrices.keys)), Warnings()
     with clock.limited(seconds):
         try:
-            if has_method(problem.divergence, problem.options):
+            if takes_stacks(problem.divergence, problem.options):
                 _solve_slices(problem, chain, record, notes)
             _solve_singly(problem, chain, record, notes)
         except CutShort as cut:

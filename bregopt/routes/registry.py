@@ -17,7 +17,8 @@ them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -31,15 +32,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import LARGEST, is_one_of
+from bregopt.divergences.stacks import STACKED
 from bregopt.errors import PluginWarning, SolverError, did_you_mean, warn_caller
 from bregopt.program import Answer, LowRank, Program, Start, StopReason
+from bregopt.program.entry_stack import EntryStack
 from bregopt.records import field_names
 from bregopt.routes.base import Seed, Settings, Solver, Tuning, make_settings
 from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.solution import Solution
 
 __all__ = [
+    "PANEL",
     "REFERENCE",
+    "STACKS",
     "CutOptions",
     "Guard",
     "KernelOptions",
@@ -50,6 +55,7 @@ __all__ = [
     "SolverLike",
     "StackOptions",
     "answer_of",
+    "check_arguments",
     "check_options",
     "failure",
     "guard",
@@ -66,6 +72,9 @@ __all__ = [
     "route_names",
     "settings",
     "solvers",
+    "stack_answer",
+    "stack_settings",
+    "takes_stacks",
     "time_limit",
     "tuning",
 ]
@@ -82,6 +91,10 @@ _BUILT_IN = {
     "definiteboost": "bregopt.routes.definiteboost:DefiniteBoost",
     REFERENCE: "bregopt.routes.reference:Reference",
 }
+STACKS = "bregman"  # the route with a method for many small nearness problems at once
+_OF_STACKS = frozenset({"solver", "tol", "max_iter", "time_limit", "seed", "rank_tol"})  # its options there
+PANEL = ("executor", "progress", "resume", "warm_start")  # options of functions of a stack
+_OF_SOLVE = ("solver", "warm_start")  # arguments of Problem.solve that are no options of a solver
 _ENTRY_POINTS = "bregopt.solvers"
 _REQUIRED = ("name", "summary", "citation", "capabilities", "Settings", "refusal", "choice", "solve")
 
@@ -400,6 +413,35 @@ def option_names(solver: Any) -> set[str]:
     return {name for cls in classes for name in field_names(cls.Settings)}
 
 
+def check_arguments(
+    function: Callable[..., Any], options: Mapping[str, Any], others: Collection[str] = ()
+) -> None:
+    """Refuse an option that neither a ready-made function nor its solver knows, before any work.
+
+    Parameters
+    ----------
+    function : callable
+    options : dict
+    others : collection of str
+        Options besides those of the solver.
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown; the message suggests the closest argument or option.
+    """
+    solver = options.get("solver", "auto")
+    asked = options.keys() - _OF_SOLVE
+    if not asked:
+        return
+    known = option_names(solver) | set(others)
+    for name in sorted(asked - known):
+        own = [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        chosen = "" if solver == "auto" else f" with solver={solver!r}"
+        hint = did_you_mean(name, {*own, *_OF_SOLVE, *known})
+        raise TypeError(f"{function.__name__} has no option {name!r}{chosen}{hint}")
+
+
 def own_options(solver: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that a route has."""
     cls = resolve(solver)[1]
@@ -433,6 +475,33 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
     known = isinstance(limit, Real) and not isinstance(limit, bool)
     return float(limit) if known and 0 < limit < LARGEST else None
 
+
+# --- Stacks of problems ---------------------------------------------------------------------------------
+
+
+def takes_stacks(divergence: str, options: Mapping[str, Any]) -> bool:
+    """Whether the stacked method takes the divergence and the options."""
+    known = options.keys() <= _OF_STACKS and is_one_of(options.get("solver", "auto"), ("auto", STACKS))
+    return known and divergence in STACKED and hasattr(load(STACKS), "solve_stack")
+
+
+def stack_settings(options: Mapping[str, Any]) -> Any:
+    """Return the settings of the stacked method."""
+    own = {name: value for name, value in options.items() if name != "solver"}
+    return own_settings(load(STACKS), own)
+
+
+def stack_answer(stack: EntryStack, settings: Any, start: Any = None) -> Any:
+    """Return the answers of the stacked method; None if LAPACK fails for a problem, as others follow."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
+            method: Any = load(STACKS)()
+            return method.solve_stack(stack, settings, start)
+    except np.linalg.LinAlgError:
+        return None
+
+
+# --- Types ----------------------------------------------------------------------------------------------
 
 SolverLike = str | type[Solver]  # the name of a route, "auto", or a class
 

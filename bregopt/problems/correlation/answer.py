@@ -92,9 +92,9 @@ class CorrelationSolution(Solution):
             return self._raw
         if request.kind is None or request.groups is not None or request.rank is not None:
             return None  # its problem is another one
-        from bregopt.problems.correlation.solve import declared, units_of  # only those who ask for it wait
+        from bregopt.problems.correlation.solve import declared  # only those who ask for it wait
 
-        problem, units = declared(replace(request, labels=None)), units_of(request)
+        problem, units = declared(replace(request, labels=None)), request.units
         if request.scale is not None:
             units = (units or Units(np.ones(request.n), np.zeros(request.n))).scaled(request.scale)
         Y = np.asarray(self.X) if units is None else units.of_program(np.asarray(self.X))

@@ -14,10 +14,8 @@ from bregopt.divergences import Divergence
 from bregopt.errors import DataWarning, UnsupportedProblemError, did_you_mean, warn_caller
 from bregopt.io.matrices import Answered, Labels, StackLike, aligned, is_stack, labeled, labels_of, opened
 from bregopt.problems.arguments import (
-    PANEL,
     Pairs,
     bounded_entries,
-    check_arguments,
     entry_bounds,
     fixed_entries,
     fixed_pairs,
@@ -39,11 +37,11 @@ from bregopt.problems.correlation.request import (
     rows_left,
     weights_of_known,
 )
-from bregopt.problems.correlation.solve import solve_request, units_of
+from bregopt.problems.correlation.solve import solve_request
 from bregopt.program.rows.base import LowRank
 from bregopt.records import replace
 from bregopt.routes.accuracy import Units
-from bregopt.routes.registry import StackOptions, time_limit
+from bregopt.routes.registry import PANEL, StackOptions, check_arguments, time_limit
 from bregopt.routes.solution import Solution
 
 if TYPE_CHECKING:
@@ -200,7 +198,7 @@ class CovarianceTask(NamedTuple):
     def restated(self, solution: Solution) -> dict[str, Any]:
         """Return the fields of an answer that say how the covariance matrix follows from its problem's."""
         none = Units(np.ones(self.request.n), np.zeros(self.request.n))
-        units = (solution._units or units_of(self.request) or none).scaled(np.sqrt(self.variances))
+        units = (solution._units or self.request.units or none).scaled(np.sqrt(self.variances))
         return {"_restated": _NO_DERIVATIVES, "_units": units}
 
 

@@ -26,9 +26,10 @@ from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.matrices import Labels, aligned, framed, is_pandas, is_stack, labeled, labels_of
 from bregopt.io.stacks import rows_with_data
 from bregopt.linalg import root_of
-from bregopt.problems.arguments import LABELS_SHOWN, diagonal_message, fixed_pairs, least_eigenvalue
+from bregopt.problems.arguments import LABELS_SHOWN, fixed_pairs
 from bregopt.problems.correlation.answer import bracketed
 from bregopt.problems.correlation.infeasibility import least_block
+from bregopt.problems.correlation.request import diagonal_message, least_eigenvalue
 from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution

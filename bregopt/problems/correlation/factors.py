@@ -50,7 +50,7 @@ from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.matrices import aligned, framed, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
 from bregopt.plotting import Axes, plot_loadings
-from bregopt.problems.arguments import diagonal_message, least_eigenvalue, row_weights
+from bregopt.problems.arguments import row_weights
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
     Descent,
@@ -62,6 +62,7 @@ from bregopt.problems.correlation.factor_descent import (
     top_squares,
 )
 from bregopt.problems.correlation.nearest import nearest_correlation
+from bregopt.problems.correlation.request import diagonal_message, least_eigenvalue
 from bregopt.program import LowRank, StopReason
 from bregopt.records import dataclass
 from bregopt.routes.base import Seed, Settings

@@ -1,58 +1,69 @@
-"""The nearest correlation matrix: the function, the method that it takes, and ``bregopt repair``.
+"""The nearest correlation matrix: the function, and the problems with rows on entries alone.
 
-One with rows on entries alone is solved as a stack of one, and its problem is declared when it is asked for:
-to declare, compile and route a problem of order 20 takes longer than to solve it.
+Those are solved as a stack of one, and the problem is declared when it is asked for: to declare, compile and
+route a problem of order 20 takes longer than to solve it. With the diagonal matrix ``S`` of the roots of the
+weights and the bound ``t`` on the eigenvalues the variable is ``Y = S (X - t I) S``, which is positive
+semidefinite if and only if ``X`` has no eigenvalue below ``t``.
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import Array, BoundsLike
+from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, BoundsLike, IntArray, Mask
+from bregopt.certify.stacks import StackedAnswer
 from bregopt.clock import CutShort, threads_for
-from bregopt.divergences import DIVERGENCES
+from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning, warn_caller
-from bregopt.files import replacing
 from bregopt.io.matrices import (
-    SUFFIXES,
     StackLike,
-    Table,
-    csv_text,
     framed,
     is_stack,
     labeled,
     opened,
     pair_labels,
-    read_matrix,
 )
-from bregopt.problems.arguments import METHOD, PANEL, check_arguments, diagonal_message
+from bregopt.linalg import root_of
 from bregopt.problems.correlation.answer import CorrelationSolution, reportable
 from bregopt.problems.correlation.infeasibility import check_suggestible, obstacle, suggestion
-from bregopt.problems.correlation.request import Request, check_missing, read_request, rows_left
-from bregopt.problems.correlation.solve import INFEASIBLE, solve_request, solved_entries, units_of
+from bregopt.problems.correlation.request import (
+    Request,
+    check_missing,
+    diagonal_message,
+    read_request,
+    rows_left,
+)
+from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
 from bregopt.program import LowRank, StopReason
-from bregopt.records import replace
+from bregopt.program.entry_stack import EntryStack
+from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.driver import log_answer
-from bregopt.routes.registry import StackOptions, time_limit
+from bregopt.routes.registry import (
+    PANEL,
+    STACKS,
+    StackOptions,
+    check_arguments,
+    load,
+    stack_answer,
+    stack_settings,
+    takes_stacks,
+    time_limit,
+)
 from bregopt.routes.solution import Solution, Status
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
 __all__ = [
-    "add_repair",
+    "CorrelationRows",
     "answered",
     "nearest_correlation",
     "solve_directly",
@@ -62,8 +73,8 @@ GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each 
 
 logger = logging.getLogger(__name__)
 
-_TASK = "Find the nearest correlation matrix, and report the changes."
-_REPORTS = (".html", ".xlsx", ".txt")
+_BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
+_MOST_ROWS = 5_000  # fixed and bounded entries beyond which the language's methods take no more time
 
 
 def nearest_correlation(
@@ -228,22 +239,27 @@ def nearest_correlation(
 def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationSolution | None:
     """Return the answer of the method for rows on entries; None where it does not take or prove it.
 
-    Nobody watches its steps: who reads the log of them sees those of the language's methods.
+    Problems that it does not take or prove, infeasible ones among them, are those of the language. Nobody
+    watches its steps: who reads the log of them sees those of the language's methods.
     """
+    if not _has_rows_on_entries(request) or not takes_stacks(request.divergence, options):
+        return None
     if clock.remaining() <= 0 or logger.isEnabledFor(logging.DEBUG):
         return None
-    begin = time.perf_counter()
+    settings, begin = stack_settings(options), time.perf_counter()
     try:
         with threads_for(request.n):
-            solved = solved_entries(request, options)
+            solved = _solved(request, settings)
     except CutShort:
         return None
     if solved is None:
         return None
-    certificate = solved.certificate
+    X, duals, answer = solved
+    certificate, iterations = answer.certificate.of(0), int(answer.iterations[0])
     seconds = time.perf_counter() - begin  # of all at once: the method proves its answers
+    method: Any = load(STACKS)
     record = {
-        "iteration": solved.iterations,
+        "iteration": iterations,
         "primal": certificate.primal,
         "dual": certificate.dual,
         "gap": certificate.gap,
@@ -251,26 +267,73 @@ def solve_directly(request: Request, options: Mapping[str, Any]) -> CorrelationS
         "seconds": seconds,
     }
     solution = CorrelationSolution(
-        status=certificate.status(solved.settings.tol, StopReason.CONVERGED).value,
+        status=certificate.status(settings.tol, StopReason.CONVERGED).value,
         stop_reason=StopReason.CONVERGED.value,
-        X=solved.X,
+        X=X,
         u={},
-        duals=solved.duals,
+        duals=duals,
         **certificate.fields,
-        iterations=solved.iterations,
+        iterations=iterations,
         timings={"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds},
-        solver=METHOD,
+        solver=STACKS,
         history={name: np.array([value], dtype=float) for name, value in record.items()},
-        citation=solved.citation,
-        duals_by_name=_by_name(request, solved.duals),
+        citation=method.stack_citations[request.divergence],
+        duals_by_name=_by_name(request, duals),
         _stop=StopReason.CONVERGED,
         _restated=Congruence(request.s, request.n, request.fixed.i, request.fixed.j),
-        _units=units_of(request),
+        _units=request.units,
         _request=request,
     )
     if logger.isEnabledFor(logging.INFO):
         log_answer(solution)
     return labeled(solution, request.labels)
+
+
+def _solved(request: Request, settings: Any) -> tuple[Array, tuple[Array, ...], StackedAnswer] | None:
+    """Return ``X``, the duals and the answer to the stack of one problem; None where it is not proven."""
+    rows, A = _rows_of(request), np.asarray(request.A)
+    if STACKED[request.divergence].definite_start and root_of(A) is None:
+        return None
+    try:
+        problem = rows.problem(A[None], request.divergence)
+    except np.linalg.LinAlgError:
+        return None
+    answer = None if problem.crowded else stack_answer(problem, settings)
+    if answer is None or len(answer.solved) == 0:
+        return None
+    (X,), (duals,) = rows.restored(answer.X), rows.duals(answer.y)
+    unit = request.scale
+    if unit is not None:  # the rows are those on covariances
+        pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
+        sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
+        duals = tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
+    return X, duals, answer
+
+
+def _has_rows_on_entries(request: Request) -> bool:
+    """Whether there is a distance of a usual size, with bounds on eigenvalues that a shift can meet."""
+    kind, A = request.kind, request.A
+    if kind is None or isinstance(A, LowRank) or request.of_eigenvalues:
+        return False
+    if any(part is not None for part in (request.H, request.unknown, request.groups, request.rank)):
+        return False
+    if request.divergence not in STACKED or len(A) > STACKED[request.divergence].largest_order:
+        return False
+    count = len(request.fixed.i) + len(request.bounded.i)
+    return count <= _MOST_ROWS and bool(SMALLEST <= np.abs(A).max() <= LARGEST)
+
+
+def _rows_of(request: Request) -> CorrelationRows:
+    """Return the rows of one problem."""
+    if request.is_plain:
+        return CorrelationRows.of_diagonals(1, request.n)
+    fixed, bounded = request.fixed, request.bounded
+    count = len(fixed.i)
+    i, j = np.append(fixed.i, bounded.i), np.append(fixed.j, bounded.j)
+    lo, hi = np.append(fixed.lo, bounded.lo)[None], np.append(fixed.hi, bounded.hi)[None]
+    is_fixed = np.arange(len(i))[None] < count
+    t, refused = np.broadcast_to(request.t, (1, request.n)), np.zeros(1, dtype=bool)
+    return CorrelationRows(t, request.s[None], i, j, lo, hi, is_fixed, ~is_fixed, refused)
 
 
 def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
@@ -283,6 +346,105 @@ def _by_name(request: Request, duals: tuple[Array, ...]) -> dict[str, Any]:
         return named
     axes = {"diagonal": labels} | {name: pair_labels(labels, own.i, own.j) for name, own in present.items()}
     return {name: framed(dual.copy(), axes[name]) for name, dual in named.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationRows:
+    """The rows of nearest correlation problems of one order ``n``, in terms of ``X``.
+
+    Parameters
+    ----------
+    t : array of shape (b, n)
+        ``X - Diag(t)`` is positive semidefinite: lower bounds on the eigenvalues.
+    s : array of shape (b, n)
+        Roots of the weights.
+    i, j : int array of shape (k,)
+        Entries above the diagonal that are fixed or bounded in one of the problems, in the order of the rows.
+    lo, hi : array of shape (b, k)
+    fixed, bounded : boolean array of shape (b, k)
+    refused : boolean array of shape (b,)
+        The problems with bad arguments.
+    """
+
+    t: Array
+    s: Array
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
+    fixed: Mask
+    bounded: Mask
+    refused: Mask
+
+    @classmethod
+    def of_diagonals(cls, b: int, n: int) -> CorrelationRows:
+        """Return the rows of `b` problems with a diagonal alone."""
+        none, empty = np.zeros(0, dtype=np.intp), np.zeros((b, 0))
+        no = empty.astype(bool)
+        return cls(
+            np.zeros((b, n)), np.ones((b, n)), none, none, empty, empty, no, no, np.zeros(b, dtype=bool)
+        )
+
+    def __getitem__(self, which: IntArray) -> CorrelationRows:
+        """Return the rows of some of the problems."""
+        return replace(self, **{name: getattr(self, name)[which] for name in _BY_PROBLEM})
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether ``Y`` is ``X``."""
+        return not self.t.any() and bool((self.s == 1).all())
+
+    def problem(self, A: Array, divergence: str) -> EntryStack:
+        """Return the problems in terms of ``Y``, for an array `A` of shape ``(b, n, n)``."""
+        n = A.shape[1]
+        k, one = np.arange(n), 1 - self.t
+        if self._plain:
+            if len(self.i) == 0:
+                return EntryStack(STACKED[divergence](A), k, k, one, one)
+            Y0 = A
+        else:
+            Y0 = A.copy()
+            Y0[:, k, k] -= self.t
+            Y0 = self.s[:, :, None] * Y0 * self.s[:, None, :]
+        scale = self._scale
+        lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (self.lo, self.hi))
+        return EntryStack(STACKED[divergence](Y0), *self._entries, lo, hi)
+
+    @property
+    def _entries(self) -> tuple[IntArray, IntArray]:
+        k = np.arange(self.s.shape[1])
+        return np.append(k, self.i), np.append(k, self.j)
+
+    @property
+    def _scale(self) -> Array:
+        """The factors of the rows' entries, shape ``(b, n + k)``."""
+        i, j = self._entries
+        scale: Array = self.s[:, i] * self.s[:, j]
+        return scale
+
+    def restored(self, Y: Array) -> Array:
+        """Return the matrices ``X``: exact entries stay exact."""
+        if self._plain:
+            return Y
+        k = np.arange(Y.shape[1])
+        X = Y / (self.s[:, :, None] * self.s[:, None, :])
+        exact = Y[:, k, k] == (1 - self.t) * self.s**2
+        X[:, k, k] = np.where(exact, 1.0, X[:, k, k] + self.t)
+        own = X[:, self.i, self.j]
+        kept = self.fixed & (np.abs(own - self.lo) <= 4 * EPS)
+        X[:, self.i, self.j] = X[:, self.j, self.i] = np.where(kept, self.lo, own)
+        return X
+
+    def duals(self, y: Array) -> list[tuple[Array, ...]]:
+        """Return the duals of the rows: of the diagonal, of fixed and of bounded entries."""
+        n, v = self.s.shape[1], 0.0 - (y if self._plain else y * self._scale)
+        if len(self.i) == 0:
+            return [(own,) for own in v]
+        parts = zip(v[:, :n], v[:, n:], self.fixed, self.bounded, strict=True)
+        return [
+            (diagonal, *(off[mask] for mask in (fixed, bounded) if mask.any()))
+            for diagonal, off, fixed, bounded in parts
+        ]
 
 
 def answered(
@@ -318,92 +480,3 @@ def _solver(request: Request) -> Callable[[Request, Mapping[str, Any]], Solution
 
         return solve_norm
     return solve_request
-
-
-def add_repair(
-    commands: Any,
-    settings: argparse.ArgumentParser,
-    given: Callable[[argparse.Namespace], dict[str, Any]],
-    exit_status: Callable[[str], int],
-) -> None:
-    """Add the command to the parser of the command line.
-
-    `settings` has the options of every route, and `given` returns those that were given.
-    """
-    parser = commands.add_parser("repair", parents=[settings], help=_TASK, description=_TASK)
-    parser.add_argument("file", type=Path, metavar="FILE", help=f"a matrix ({', '.join(SUFFIXES)})")
-    parser.add_argument("--key", help="array of an .npz file")
-    parser.add_argument(
-        "--divergence",
-        choices=tuple(DIVERGENCES),
-        default="frobenius",
-        help="measure of nearness (frobenius)",
-    )
-    parser.add_argument(
-        "--min-eigenvalue", type=float, default=0.0, metavar="T", help="lower bound on the eigenvalues (0)"
-    )
-    parser.add_argument("--lower", type=float, metavar="L", help="lower bound on the entries (-1)")
-    parser.add_argument("--upper", type=float, metavar="U", help="upper bound on the entries (1)")
-    parser.add_argument("--output", type=_path(".csv"), metavar="PATH", help=".csv file for the matrix")
-    parser.add_argument(
-        "--report",
-        type=_path(*_REPORTS),
-        metavar="PATH",
-        help=".html, .xlsx or .txt file for the report of changes and proofs, which is printed without it",
-    )
-    parser.set_defaults(run=lambda options: _run(options, given(options), exit_status))
-
-
-def _run(options: argparse.Namespace, settings: dict[str, Any], exit_status: Callable[[str], int]) -> int:
-    table = read_matrix(options.file, options.key)
-    if table.index is not None and table.columns is not None and table.index != table.columns:
-        raise ValueError(f"{options.file}: the labels of the rows and columns differ; expected the same")
-    solution: Any = nearest_correlation(
-        table.values.toarray() if sp.issparse(table.values) else table.values,
-        options.divergence,
-        lower=options.lower,
-        upper=options.upper,
-        min_eigenvalue=options.min_eigenvalue,
-        **settings,
-    )
-    if solution.X is None:
-        sys.stdout.write(f"{solution!r}\n")
-        return exit_status(solution.status)
-    _write(options, table, solution)
-    return exit_status(solution.status)
-
-
-def _write(options: argparse.Namespace, table: Table, solution: CorrelationSolution) -> None:
-    labels = table.columns if table.index is None else table.index
-    report = replace(solution, _request=replace(solution._asked, labels=labels)).report()
-    kind = "" if options.report is None else options.report.suffix.lower()
-    if kind == ".html":
-        report.to_html(options.report)
-    elif kind == ".xlsx":
-        report.to_excel(options.report)
-    elif kind == ".txt":
-        with replacing(options.report) as file:
-            file.write(f"{report}\n".encode())
-    else:
-        sys.stdout.write(f"{report}\n")
-    if options.output is not None:
-        X = csv_text(np.asarray(solution.X), table.index, table.columns)
-        with replacing(options.output) as file:
-            file.write(X.encode("utf-8"))
-    if kind:
-        lines = (f"  {name}: {text}\n" for name, text in report.facts.items())
-        sys.stdout.write("".join([f"{report.title}\n", *lines]))
-
-
-def _path(*kinds: str) -> Callable[[str], Path]:
-    """Return the reader of a path that ends in one of these."""
-
-    def read(text: str) -> Path:
-        path = Path(text)
-        if path.suffix.lower() not in kinds:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(kinds)}")
-        if not path.parent.is_dir():
-            raise argparse.ArgumentTypeError(f"the folder of {text!r} is not there")
-        return path
-
-    return read

@@ -22,22 +22,23 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
-from bregopt.divergences import Divergence
+from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean
 from bregopt.io.matrices import Labels, aligned, is_pandas, labels_of
 from bregopt.io.stacks import rows_with_data
 from bregopt.problems.arguments import (
     LABELS_SHOWN,
+    UNBOUNDED,
     BoundedEntries,
     bounded_entries,
     divergence_class,
     fixed_entries,
     fixed_pairs,
-    least_eigenvalue,
     row_and_entry_weights,
 )
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import cached_property, dataclass
+from bregopt.routes.accuracy import Units
 
 __all__ = [
     "Given",
@@ -47,8 +48,10 @@ __all__ = [
     "check_missing",
     "check_together",
     "condition_bound",
+    "diagonal_message",
     "divergence_or_norm",
     "given_matrix",
+    "least_eigenvalue",
     "left_out_message",
     "of_pairs",
     "of_present",
@@ -58,6 +61,8 @@ __all__ = [
     "weights_of_known",
 ]
 
+_FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
+_PERCENT, _BEYOND = 100.0, 5.0  # the unit of percent, and a median of entries that no correlations have
 _SHOWN = 3  # labels in messages
 
 _NORMS = ("largest_entry", "spectral")  # distances that are no divergences
@@ -327,6 +332,14 @@ class Request:
         """The ``t`` by which the variable is shifted; with a bound on the condition it is not."""
         return 0.0 if self.of_eigenvalues else self.t
 
+    @property
+    def units(self) -> Units | None:
+        """The units of ``X``; None where it is the variable ``Y`` itself."""
+        if self.is_plain:
+            return None
+        s, t = self.s, np.broadcast_to(self.shift, self.n)
+        return None if not t.any() and (s == 1).all() else Units(s, t)
+
 
 def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     """Return the checked arguments of :func:`bregopt.nearest_correlation`.
@@ -350,15 +363,21 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
     target = given_matrix(A, given["missing"])
     n = target.A.shape[0]
     kind = divergence_or_norm(divergence)
-    t = least_eigenvalue(given["min_eigenvalue"])
-    s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
+    t, weighted = least_eigenvalue(given["min_eigenvalue"]), given["weights"] is not None
+    s, H = np.ones(n), None
+    if weighted:
+        s, H = row_and_entry_weights(aligned(given["weights"], labels, "weights"), n, kind)
     s, H = weights_of_known(s, H, target, kind)
     groups = read_groups(given["groups"], labels, n)
     rank = None if given["max_rank"] is None else positive_integer(given["max_rank"], "max_rank")
-    pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n, labels)
-    target.check_known(*pairs, "fixed")
-    lower = of_pairs(aligned(given["lower"], labels, "lower"), "lower", labels, groups, n, 1.0)
-    upper = of_pairs(aligned(given["upper"], labels, "upper"), "upper", labels, groups, n, 1.0)
+    fixed = bounded = UNBOUNDED
+    if any(given[name] is not None for name in ("fixed", "lower", "upper")):
+        pairs = fixed_pairs(aligned(given["fixed"], labels, "fixed"), n, labels)
+        target.check_known(*pairs, "fixed")
+        ends = {name: aligned(given[name], labels, name) for name in ("lower", "upper")}
+        lower, upper = (of_pairs(end, name, labels, groups, n, 1.0) for name, end in ends.items())
+        fixed = fixed_entries(pairs, target.A, 1 - t, labels)
+        bounded = bounded_entries(lower, upper, pairs, n, 1 - t, labels)
     request = Request(
         A=target.A,
         labels=labels,
@@ -367,19 +386,29 @@ def read_request(A: Any, divergence: str, given: Mapping[str, Any]) -> Request:
         floor=t,
         s=s,
         H=H,
-        fixed=fixed_entries(pairs, target.A, 1 - t, labels),
-        bounded=bounded_entries(lower, upper, pairs, n, 1 - t, labels),
+        fixed=fixed,
+        bounded=bounded,
         unknown=target.unknown,
         condition=condition_bound(given["max_condition"]),
         groups=groups,
         rank=None if rank is None or rank >= n else rank,
     )
-    check_together(request, given["weights"] is not None)
+    check_together(request, weighted)
     return request
+
+
+def least_eigenvalue(value: Any, name: str = "min_eigenvalue") -> float:
+    """Return the lower bound on the eigenvalues."""
+    t = float(finite_array(value, name, ndim=0))
+    if not 0 <= t < 1:
+        raise ValueError(f"{name} is {t:g}; expected a number from 0 and below 1, the mean eigenvalue")
+    return t
 
 
 def divergence_or_norm(divergence: Any) -> type[Divergence] | None:
     """Return the class of a divergence by its name, None for a norm."""
+    if is_one_of(divergence, DIVERGENCES):
+        return DIVERGENCES[divergence]
     return None if is_one_of(divergence, _NORMS) else divergence_class(divergence, _NORMS)
 
 
@@ -414,6 +443,43 @@ def condition_bound(value: Any) -> float | None:
     if condition < 1:
         raise ValueError(f"max_condition is {condition:g}; expected a number from 1")
     return condition
+
+
+def diagonal_message(A: Array, labels: Any, name: str = "A") -> str | None:
+    """Return a message if a matrix looks like a covariance, or like correlations in percent.
+
+    Parameters
+    ----------
+    A : array of shape (n, n), or its diagonal, shape (n,)
+    labels : pandas.Index or None
+    name : str
+
+    Returns
+    -------
+    str or None
+        None if the matrix looks like correlations.
+    """
+    diagonal = A.diagonal() if A.ndim == 2 else A
+    distance = np.abs(diagonal - 1)
+    if distance.max() <= _FAR_FROM_ONE or np.median(distance) <= _FAR_FROM_ONE:
+        if A.ndim == 1 or np.abs(A).max() <= _BEYOND:
+            return None
+        off = np.abs(A[np.triu_indices(len(A), 1)])
+        largest = float(off.max())
+        if np.median(off) > _BEYOND and largest <= _PERCENT:
+            return (
+                f"{name} has entries up to {largest:.3g} off the diagonal, where correlations are at most 1. "
+                f"Of correlations in percent pass {name} / 100, with ones on the diagonal"
+            )
+        return None
+    if np.abs(diagonal - _PERCENT).max() <= _FAR_FROM_ONE:
+        return f"{name} has 100 on the diagonal, where correlations have 1. Of percent pass {name} / 100"
+    k = int(np.argmax(distance))
+    return (
+        f"{name} has {diagonal[k]:.3g} on the diagonal, at {k if labels is None else labels[k]}, where "
+        f"correlations have 1. Of a covariance pass {name} / np.outer(s, s) with "
+        f"s = np.sqrt(np.diag({name})), or bo.nearest_covariance({name})"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,7 @@
-"""The nearest correlation matrix in a divergence: by rows on entries, by the language, or in groups.
+"""The nearest correlation matrix in a divergence by the language, and in groups.
 
 With the diagonal matrix ``S`` of the roots of the weights and the bound ``t`` on the eigenvalues the variable
 is ``Y = S (X - t I) S``, which is positive semidefinite if and only if ``X`` has no eigenvalue below ``t``.
-Newton's method for stacks takes rows on entries, of one matrix or of many. The language takes all others.
 LogDet and von Neumann start from the completion of largest determinant where entries are unknown.
 
 With one correlation for each pair of groups the problem has the order of the groups.
@@ -19,18 +18,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bregopt import clock
-from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, IntArray, Mask
-from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.arrays import EPS, Array, Mask
+from bregopt.certify import PrimalDualPoint, certify
 from bregopt.clock import threads_for
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, UnsupportedProblemError
 from bregopt.io.matrices import pair_labels
-from bregopt.linalg import root_of
 from bregopt.modeling.atoms import diag
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import CurvedExpression, Minimize
@@ -39,227 +36,32 @@ from bregopt.modeling.objectives import frobenius_div, logdet_div
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.problems.arguments import (
-    METHOD,
     BoundedEntries,
     check_definite,
-    has_method,
     nearness,
-    stack_answer,
-    stack_settings,
 )
 from bregopt.problems.correlation.infeasibility import explained
 from bregopt.problems.correlation.request import Groups, Request
-from bregopt.program.entry_stack import EntryStack
 from bregopt.program.rows.base import LowRank
-from bregopt.records import cached_property, dataclass, replace
-from bregopt.routes.accuracy import Units
+from bregopt.records import replace
 from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.stacks import Congruence
-from bregopt.routes.registry import load
 from bregopt.routes.solution import Solution
 
 __all__ = [
     "INFEASIBLE",
-    "CorrelationRows",
     "correlation_rows",
     "declared",
     "solve_groups",
     "solve_request",
-    "solved_entries",
-    "units_of",
     "with_completion",
     "with_diagonal",
 ]
-
-_BY_PROBLEM = ("t", "s", "lo", "hi", "fixed", "bounded", "refused")
-_MOST_ROWS = 5_000  # fixed and bounded entries beyond which the language's methods take no more time
 
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
 _COMPLETION_TOL = 1e-9  # of the completion, which is data of the nearness problem
 _DISTANCE = 1e-12  # of fixed entries of one pair of groups
-
-
-@dataclass(frozen=True, eq=False)
-class CorrelationRows:
-    """The rows of nearest correlation problems of one order ``n``, in terms of ``X``.
-
-    Parameters
-    ----------
-    t : array of shape (b, n)
-        ``X - Diag(t)`` is positive semidefinite: lower bounds on the eigenvalues.
-    s : array of shape (b, n)
-        Roots of the weights.
-    i, j : int array of shape (k,)
-        Entries above the diagonal that are fixed or bounded in one of the problems, in the order of the rows.
-    lo, hi : array of shape (b, k)
-    fixed, bounded : boolean array of shape (b, k)
-    refused : boolean array of shape (b,)
-        The problems with bad arguments.
-    """
-
-    t: Array
-    s: Array
-    i: IntArray
-    j: IntArray
-    lo: Array
-    hi: Array
-    fixed: Mask
-    bounded: Mask
-    refused: Mask
-
-    @classmethod
-    def of_diagonals(cls, b: int, n: int) -> CorrelationRows:
-        """Return the rows of `b` problems with a diagonal alone."""
-        none, empty = np.zeros(0, dtype=np.intp), np.zeros((b, 0))
-        no = empty.astype(bool)
-        return cls(
-            np.zeros((b, n)), np.ones((b, n)), none, none, empty, empty, no, no, np.zeros(b, dtype=bool)
-        )
-
-    def __getitem__(self, which: IntArray) -> CorrelationRows:
-        """Return the rows of some of the problems."""
-        return replace(self, **{name: getattr(self, name)[which] for name in _BY_PROBLEM})
-
-    @cached_property
-    def _plain(self) -> bool:
-        """Whether ``Y`` is ``X``."""
-        return not self.t.any() and bool((self.s == 1).all())
-
-    def problem(self, A: Array, divergence: str) -> EntryStack:
-        """Return the problems in terms of ``Y``, for an array `A` of shape ``(b, n, n)``."""
-        n = A.shape[1]
-        k, one = np.arange(n), 1 - self.t
-        if self._plain:
-            if len(self.i) == 0:
-                return EntryStack(STACKED[divergence](A), k, k, one, one)
-            Y0 = A
-        else:
-            Y0 = A.copy()
-            Y0[:, k, k] -= self.t
-            Y0 = self.s[:, :, None] * Y0 * self.s[:, None, :]
-        scale = self._scale
-        lo, hi = (np.concatenate([one, end], axis=1) * scale for end in (self.lo, self.hi))
-        return EntryStack(STACKED[divergence](Y0), *self._entries, lo, hi)
-
-    @property
-    def _entries(self) -> tuple[IntArray, IntArray]:
-        k = np.arange(self.s.shape[1])
-        return np.append(k, self.i), np.append(k, self.j)
-
-    @property
-    def _scale(self) -> Array:
-        """The factors of the rows' entries, shape ``(b, n + k)``."""
-        i, j = self._entries
-        scale: Array = self.s[:, i] * self.s[:, j]
-        return scale
-
-    def restored(self, Y: Array) -> Array:
-        """Return the matrices ``X``: exact entries stay exact."""
-        if self._plain:
-            return Y
-        k = np.arange(Y.shape[1])
-        X = Y / (self.s[:, :, None] * self.s[:, None, :])
-        exact = Y[:, k, k] == (1 - self.t) * self.s**2
-        X[:, k, k] = np.where(exact, 1.0, X[:, k, k] + self.t)
-        own = X[:, self.i, self.j]
-        kept = self.fixed & (np.abs(own - self.lo) <= 4 * EPS)
-        X[:, self.i, self.j] = X[:, self.j, self.i] = np.where(kept, self.lo, own)
-        return X
-
-    def duals(self, y: Array) -> list[tuple[Array, ...]]:
-        """Return the duals of the rows: of the diagonal, of fixed and of bounded entries."""
-        n, v = self.s.shape[1], 0.0 - (y if self._plain else y * self._scale)
-        if len(self.i) == 0:
-            return [(own,) for own in v]
-        parts = zip(v[:, :n], v[:, n:], self.fixed, self.bounded, strict=True)
-        return [
-            (diagonal, *(off[mask] for mask in (fixed, bounded) if mask.any()))
-            for diagonal, off, fixed, bounded in parts
-        ]
-
-
-class OfEntries(NamedTuple):
-    """The answer to a request with rows on entries alone.
-
-    Parameters
-    ----------
-    X : array of shape (n, n)
-    duals : tuple of array
-        Of the diagonal, of fixed and of bounded entries.
-    certificate : Certificate
-        It meets the tolerance of the `settings`.
-    iterations : int
-    settings : Settings
-    citation : str
-    """
-
-    X: Array
-    duals: tuple[Array, ...]
-    certificate: Certificate
-    iterations: int
-    settings: Any
-    citation: str
-
-
-def solved_entries(request: Request, options: Mapping[str, Any]) -> OfEntries | None:
-    """Return the answer of the stacked method to a stack of one problem; None where it has none.
-
-    Problems that it does not take or prove, infeasible ones among them, are those of the language.
-    """
-    if not _has_rows_on_entries(request) or not has_method(request.divergence, options):
-        return None
-    settings, rows, A = stack_settings(options), _rows_of(request), np.asarray(request.A)
-    if STACKED[request.divergence].definite_start and root_of(A) is None:
-        return None
-    try:
-        problem = rows.problem(A[None], request.divergence)
-    except np.linalg.LinAlgError:
-        return None
-    answer = None if problem.crowded else stack_answer(problem, settings)
-    if answer is None or len(answer.solved) == 0:
-        return None
-    (X,), (duals,) = rows.restored(answer.X), rows.duals(answer.y)
-    unit = request.scale
-    if unit is not None:  # the rows are those on covariances
-        pairs = [own for own in (request.fixed, request.bounded) if len(own.i)]
-        sizes = [unit**2, *(unit[own.i] * unit[own.j] for own in pairs)]
-        duals = tuple(dual / size for dual, size in zip(duals, sizes, strict=True))
-    method: Any = load(METHOD)
-    return OfEntries(
-        X,
-        duals,
-        answer.certificate.of(0),
-        int(answer.iterations[0]),
-        settings,
-        method.stack_citations[request.divergence],
-    )
-
-
-def _has_rows_on_entries(request: Request) -> bool:
-    """Whether there is a distance of a usual size, with bounds on eigenvalues that a shift can meet."""
-    kind, A = request.kind, request.A
-    if kind is None or isinstance(A, LowRank) or request.of_eigenvalues:
-        return False
-    if any(part is not None for part in (request.H, request.unknown, request.groups, request.rank)):
-        return False
-    if request.divergence not in STACKED or len(A) > STACKED[request.divergence].largest_order:
-        return False
-    count = len(request.fixed.i) + len(request.bounded.i)
-    return count <= _MOST_ROWS and bool(SMALLEST <= np.abs(A).max() <= LARGEST)
-
-
-def _rows_of(request: Request) -> CorrelationRows:
-    """Return the rows of one problem."""
-    if request.is_plain:
-        return CorrelationRows.of_diagonals(1, request.n)
-    fixed, bounded = request.fixed, request.bounded
-    count = len(fixed.i)
-    i, j = np.append(fixed.i, bounded.i), np.append(fixed.j, bounded.j)
-    lo, hi = np.append(fixed.lo, bounded.lo)[None], np.append(fixed.hi, bounded.hi)[None]
-    is_fixed = np.arange(len(i))[None] < count
-    t, refused = np.broadcast_to(request.t, (1, request.n)), np.zeros(1, dtype=bool)
-    return CorrelationRows(t, request.s[None], i, j, lo, hi, is_fixed, ~is_fixed, refused)
 
 
 def solve_request(request: Request, options: Mapping[str, Any]) -> Solution:
@@ -326,17 +128,9 @@ def _distance(Y: PSD, request: Request) -> CurvedExpression:
     return nearness(request.divergence, Y, moved, "A")
 
 
-def units_of(request: Request) -> Units | None:
-    """Return the units of ``X``; None where it is the variable ``Y`` itself."""
-    if request.is_plain:
-        return None
-    s, t = request.s, np.broadcast_to(request.shift, request.n)
-    return None if not t.any() and (s == 1).all() else Units(s, t)
-
-
 def _moved_back(solution: Solution, request: Request) -> Solution:
     """Return the solution in terms of ``X``."""
-    units = units_of(request)
+    units = request.units
     if solution.X is None or units is None:
         return solution
     s, t = units.s, units.t

@@ -24,12 +24,11 @@ from bregopt.errors import require
 from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph
 from bregopt.plotting import Axes, plot_convergence
-from bregopt.problems.arguments import check_arguments
 from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
 from bregopt.problems.cuts.proof import ENUMERATION
 from bregopt.problems.cuts.triangles import LARGEST_ORDER
 from bregopt.records import dataclass, replace
-from bregopt.routes.registry import check_options
+from bregopt.routes.registry import check_arguments, check_options
 from bregopt.routes.solution import Solution
 
 __all__ = [

@@ -53,13 +53,12 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.problems.arguments import check_arguments
 from bregopt.program import StopReason
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
-from bregopt.routes.registry import SolveOptions, time_limit, tuning
+from bregopt.routes.registry import SolveOptions, check_arguments, time_limit, tuning
 from bregopt.routes.solution import Solution
 
 __all__ = ["ThetaNumber", "WithoutDominated", "lovasz_theta"]

@@ -26,11 +26,11 @@ from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
 from bregopt.plotting import Axes, plot_graph, plot_path
-from bregopt.problems.arguments import LABELS_SHOWN, Pairs, check_arguments, fixed_pairs
+from bregopt.problems.arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.problems.correlation.request import given_matrix
 from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass, field_names, replace
-from bregopt.routes.registry import SolveOptions
+from bregopt.routes.registry import SolveOptions, check_arguments
 from bregopt.routes.solution import Solution, Status
 
 __all__ = [
