@@ -1256,8 +1256,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         # Nearness.
         (
-            *("stack of one", "routes.projection.route:_of_stack"),
-            answering("routes.projection.route._of_stack", None),
+            *("stack of one", "routes.projection.stack_of_one:solved_as_stack"),
+            answering("routes.projection.route.solved_as_stack", None),
             *("nearest correlation matrix, n = 30", solving(correlation)),
         ),
         (

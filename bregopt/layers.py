@@ -15,7 +15,6 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray
 from bregopt.clock import threads_for
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import SolverError
 from bregopt.linalg import is_definite
 from bregopt.modeling.problem import Problem
@@ -23,6 +22,7 @@ from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.problems.arguments import divergence_class
 from bregopt.problems.correlation.nearest import CorrelationRows, nearest_correlation
 from bregopt.problems.stacks import width_of
+from bregopt.program.stacks import STACKED
 from bregopt.records import dataclass
 from bregopt.routes import routing
 from bregopt.routes.derivatives.derivative import LARGEST_RESIDUAL, Derivative, check_exists, optimum_of

@@ -21,20 +21,13 @@ __all__ = [
     "conjugate_gradients",
     "csr_of",
     "dense",
-    "diagonal_of",
     "eigenvalues_of",
     "factorized",
     "inverse_of",
-    "inverses_of",
     "is_definite",
     "lean",
     "log_det",
-    "plus_diagonal",
     "root_of",
-    "roots_of",
-    "solutions_of",
-    "solved_below",
-    "spectra_of",
     "symmetrize",
     "turned",
 ]
@@ -135,86 +128,6 @@ def eigenvalues_of(S: Array) -> Array:
             return np.asarray(values)
     values = np.linalg.eigvalsh(S)
     return np.asarray(values)
-
-
-def spectra_of(S: Array) -> tuple[Array, Array]:
-    """Return the eigenvalues, ascending, and the eigenvectors of symmetric matrices, shape (B, n, n).
-
-    One matrix goes to LAPACK directly, which at small orders takes half the time.
-    """
-    if len(S) != 1:
-        found: Any = np.linalg.eigh(S)
-        return found[0], found[1]
-    theta, V, info = lapack.dsyevd(S[0], lower=1)
-    if info != 0:
-        raise np.linalg.LinAlgError("Eigenvalues did not converge")
-    return theta[None], V[None]
-
-
-def roots_of(S: Array) -> Array:
-    """Return the lower Cholesky factors of positive definite matrices, shape (B, n, n).
-
-    One matrix goes to LAPACK directly here, too, and in the functions that follow.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If one is not positive definite.
-    """
-    if len(S) != 1:
-        roots: Any = np.linalg.cholesky(S)
-        return roots
-    root = root_of(S[0])
-    if root is None:
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return root[None]
-
-
-def inverses_of(S: Array) -> Array:
-    """Return the inverses of positive definite matrices, symmetric, shape (B, n, n)."""
-    if len(S) != 1:
-        inverses: Any = np.linalg.inv(S)
-        symmetric: Array = (inverses + np.swapaxes(inverses, 1, 2)) / 2
-        return symmetric
-    return inverse_of(roots_of(S)[0])[None]
-
-
-def solved_below(L: Array, M: Array) -> Array:
-    """Return ``inv(L) M`` for lower triangular matrices, shape (B, n, n)."""
-    if len(L) != 1:
-        found: Any = np.linalg.solve(L, M)
-        return found
-    return lapack.dtrtrs(L[0], M[0], lower=1)[0][None]
-
-
-def plus_diagonal(M: Array, d: Array) -> Array:
-    """Return ``M + Diag(d)`` for each of a stack, shape (B, n, n) for diagonals of shape (B, n)."""
-    total = M.copy()
-    diagonal_of(total)[:] += d
-    return total
-
-
-def diagonal_of(M: Array) -> Array:
-    """Return a view of the diagonals of a contiguous stack, shape (B, n)."""
-    n = M.shape[1]
-    return M.reshape(len(M), n * n)[:, :: n + 1]
-
-
-def solutions_of(H: Array, right: Array) -> Array:
-    """Return the solutions of systems with positive definite matrices, shape (B, n) for (B, n, n).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If a matrix is singular, or the only one is not positive definite.
-    """
-    if len(H) != 1:
-        found: Any = np.linalg.solve(H, right[:, :, None])
-        return found[:, :, 0]
-    _, x, info = lapack.dposv(H[0], right[0], lower=1)
-    if info != 0:
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return x[None]
 
 
 def turned(R: Array) -> Array:

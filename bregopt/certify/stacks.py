@@ -19,10 +19,8 @@ from bregopt.certify.certificate import ROUND_OFF_OF_TERMS, Certificate
 from bregopt.certify.point import CONE_NOISE, ROW_NOISE
 from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import exp_divided_differences
-from bregopt.divergences.stacks import inner
-from bregopt.linalg import diagonal_of
-from bregopt.program.entry_stack import EntryStack
 from bregopt.program.program import StopReason
+from bregopt.program.stacks import EntryStack, diagonal_of, inner
 
 __all__ = [
     "Certified",

@@ -22,7 +22,6 @@ from bregopt.arrays import (
     rectangular,
 )
 from bregopt.divergences import Divergence, LogDet
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import Labels, aligned, is_pandas, is_stack, labels_of
 from bregopt.io.stacks import present_stack, read_stack
@@ -56,7 +55,7 @@ from bregopt.problems.correlation.request import (
 from bregopt.problems.nearest_psd import warn_of_units
 from bregopt.problems.solutions import Solutions, Warnings
 from bregopt.problems.stacks import Slice, StackedProblem, solve_stack
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import STACKED, EntryStack
 from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.solution import Solution

@@ -23,14 +23,13 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import LARGEST, SMALLEST, Array, IntArray, Mask
 from bregopt.clock import CutShort, Ending, threads_for
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import ConvergenceWarning, SolverError
 from bregopt.executors import Crew, check_executor
 from bregopt.io.answers import Answers, fingerprint, folder_of
 from bregopt.io.stacks import Group
 from bregopt.problems.solutions import ERROR, Record, Solutions, Warnings
 from bregopt.program import StopReason
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import STACKED, EntryStack
 from bregopt.records import dataclass, replace
 from bregopt.routes.progress import items_bar, reason
 from bregopt.routes.registry import (

@@ -32,10 +32,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import LARGEST, is_one_of
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import PluginWarning, SolverError, did_you_mean, warn_caller
 from bregopt.program import Answer, LowRank, Program, Start, StopReason
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import STACKED, EntryStack
 from bregopt.records import field_names
 from bregopt.routes.base import Seed, Settings, Solver, Tuning, make_settings
 from bregopt.routes.progress import Progress, Watcher

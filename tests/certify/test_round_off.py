@@ -18,8 +18,8 @@ from bregopt.arrays import EPS
 from bregopt.certify import PrimalDualPoint, certify, row_residuals
 from bregopt.certify.restoration import on_rows
 from bregopt.divergences import DIVERGENCES, LogDet, VonNeumann
-from bregopt.divergences.stacks import STACKED
 from bregopt.linalg import eigenvalues_of
+from bregopt.program.stacks import STACKED
 
 mpmath.mp.dps = 60
 LOSS = {

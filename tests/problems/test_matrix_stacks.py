@@ -13,9 +13,8 @@ import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.certify.stacks import certify_stack
 from bregopt.divergences import DIVERGENCES
-from bregopt.divergences.stacks import STACKED, StackedSpectral
 from bregopt.problems import nearest_stacks, stacks
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import STACKED, EntryStack, StackedSpectral
 from bregopt.routes.projection import route
 
 DIVERGENCE = pytest.mark.parametrize("divergence", sorted(STACKED))

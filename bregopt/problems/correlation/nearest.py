@@ -20,7 +20,6 @@ from bregopt import clock
 from bregopt.arrays import EPS, LARGEST, SMALLEST, Array, BoundsLike, IntArray, Mask
 from bregopt.certify.stacks import StackedAnswer
 from bregopt.clock import CutShort, threads_for
-from bregopt.divergences.stacks import STACKED
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import (
     StackLike,
@@ -42,7 +41,7 @@ from bregopt.problems.correlation.request import (
 )
 from bregopt.problems.correlation.solve import INFEASIBLE, solve_request
 from bregopt.program import LowRank, StopReason
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import STACKED, EntryStack
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.driver import log_answer

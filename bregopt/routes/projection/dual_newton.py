@@ -30,11 +30,11 @@ from bregopt.certify.accuracy import Near, has_closed_form, near_minimizers
 from bregopt.clock import checkpoint
 from bregopt.divergences import Divergence, ReciprocalSpectrum, Spectrum
 from bregopt.divergences.spectrum import ExponentialSpectrum, PositiveSpectrum
-from bregopt.divergences.stacks import simplex_shifts
 from bregopt.linalg import FLAT, DefiniteFactor
 from bregopt.program import Answer, Block, LinearMap, Penalty, Program, Start, StopReason
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.program import divergence_of
+from bregopt.program.stacks import simplex_shifts
 from bregopt.records import dataclass, replace
 from bregopt.routes.ipm.block_rows import (
     GivenDifferences,

@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import Array, is_one_of
+from bregopt.arrays import is_one_of
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.point import DIVERGENT
-from bregopt.certify.stacks import certify_stack
-from bregopt.clock import CutShort
 from bregopt.divergences import SCALARS, Divergence
 from bregopt.errors import did_you_mean
 from bregopt.presolve import presolve
 from bregopt.program import ENDED, Answer, Block, LowRank, Penalty, Program, Start, StopReason
-from bregopt.program.entry_stack import EntryProgram
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_interior
 from bregopt.routes.base import Capabilities, Method, behind
-from bregopt.routes.progress import Progress, reason
+from bregopt.routes.progress import Progress
 from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
-from bregopt.routes.projection.stack_newton import certificates_at, point_at, solve_stack
+from bregopt.routes.projection.stack_newton import solve_stack
+from bregopt.routes.projection.stack_of_one import CITATIONS, KULIS, QI_SUN, EntryProgram, solved_as_stack
 from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, can_be_inactive, on_working_set
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bregman", "BregmanSettings"]
 
-KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 DEMPSTER = (
     "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
     "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"
@@ -47,10 +44,6 @@ DEMPSTER = (
 DYKSTRA = (
     "Dykstra (1983), An Algorithm for Restricted Least Squares Regression, JASA 78; Higham (2002), Computing "
     "the Nearest Correlation Matrix: A Problem from Finance, IMA J. Numer. Anal. 22"
-)
-QI_SUN = (
-    "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "
-    "SIAM J. Matrix Anal. Appl. 28"
 )
 QI_SUN_WEIGHTED = (
     "Qi, Sun (2010), An Augmented Lagrangian Dual Approach for the H-Weighted Nearest Correlation Matrix "
@@ -153,7 +146,7 @@ class Bregman:
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
     solve_stack = staticmethod(solve_stack)
-    stack_citations: ClassVar[dict[str, str]] = {"frobenius": QI_SUN, "logdet": KULIS, "von_neumann": KULIS}
+    stack_citations: ClassVar[dict[str, str]] = CITATIONS
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         return refusal(program, settings)
@@ -389,40 +382,7 @@ def solve_directly(program: Program, settings: Any, progress: Progress) -> tuple
     own = EntryProgram.of(program, small=True)
     if own is None or method_of(program, settings) == "cyclic":
         return None
-    return _of_stack(own, None, settings, progress)
-
-
-# Pays on: nearest correlation matrix, n = 30.
-def _of_stack(
-    own: EntryProgram, start: Array | None, settings: Any, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the answer of the stacked method and its certificate, None where it has none."""
-    watched: list[Any] = []
-
-    def answer(X: Array, y: Array, stop: StopReason, iterations: int) -> Answer:
-        citation = QI_SUN if own.stack.divergence.quadratic else KULIS
-        return Answer((X,), np.zeros(0), own.multipliers(y), stop, iterations, citation=citation)
-
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # multipliers may diverge
-        try:
-            found = solve_stack(own.stack, settings, start, watched)
-        except np.linalg.LinAlgError:
-            return None
-        except CutShort as cut:
-            if not watched:
-                raise
-            X, y = point_at(own.stack, watched[-1])
-            known = certify_stack(own.stack, X, y).of(0, own.mu, own.offset)
-            return answer(X[0], y[0], reason(cut), len(watched) - 1), known
-        if len(found.solved) == 0:
-            return None
-        count = int(found.iterations[0])
-        steps = certificates_at(own.stack, watched[:count], own.mu, own.offset)
-    certificate = found.certificate.of(0, own.mu, own.offset)
-    for step, before in enumerate(steps):
-        progress.record(step, before)
-    progress.record(count, certificate)
-    return answer(found.X[0], found.y[0], StopReason.CONVERGED, count), certificate
+    return solved_as_stack(own, None, settings, progress)
 
 
 def solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -502,7 +462,7 @@ def _by_stack(program: Program, settings: Any, start: Start | None, progress: Pr
     if own is None or (start is not None and kind_of(program.blocks[0]).barrier):
         return None
     y = None if start is None else own.start(program.bounds.clip(start.y))
-    found = _of_stack(own, y, settings, progress)
+    found = solved_as_stack(own, y, settings, progress)
     return None if found is None else found[0]
 
 

@@ -45,9 +45,15 @@ from bregopt.certify.stacks import (
     stacked_conjugate_gradients,
 )
 from bregopt.clock import checkpoint
-from bregopt.divergences.stacks import StackedDerivative, StackedLogDet, inner
-from bregopt.linalg import diagonal_of, solutions_of, spectra_of
-from bregopt.program.entry_stack import EntryStack
+from bregopt.program.stacks import (
+    EntryStack,
+    StackedDerivative,
+    StackedLogDet,
+    diagonal_of,
+    inner,
+    solutions_of,
+    spectra_of,
+)
 
 __all__ = [
     "certificates_at",

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
-from bregopt.divergences.stacks import simplex_shifts
 from bregopt.io.matrices import read_matrix
 from bregopt.linalg import DefiniteFactor
 from bregopt.program import Bounds, Face, LinearMap, Penalty, Term
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
+from bregopt.program.stacks import simplex_shifts
 from bregopt.routes.ipm import block_rows, linear_solvers, row_system, scaled_systems, schur
 from bregopt.routes.ipm.block_rows import Gram, RowAction
 from bregopt.routes.ipm.linear_solvers import Corrections, bordered, conjugate_gradients

@@ -1,6 +1,7 @@
-"""Divergences of a stack of matrices, shape ``(B, n, n)``, in one call of NumPy for the whole stack.
+"""Stacks of nearness problems of one order: divergences, bounds on entries, and their linear algebra.
 
-Each has the value and the dual of the class of the same name for one matrix, with the weight ``mu = 1``.
+Arrays have the shape ``(B, n, n)``, and one call of NumPy is for the whole stack. Each divergence has the
+value and the dual of the class of the same name for one matrix, with the weight ``mu = 1``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import lapack
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.divergences.base import (
@@ -21,18 +24,27 @@ from bregopt.divergences.base import (
 )
 from bregopt.divergences.frobenius import Frobenius
 from bregopt.divergences.spectrum import exp_divided_differences
-from bregopt.linalg import diagonal_of, inverses_of, plus_diagonal, roots_of, solved_below, spectra_of
+from bregopt.linalg import inverse_of, root_of
+from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
     "STACKED",
+    "EntryStack",
     "StackedDerivative",
     "StackedDivergence",
     "StackedLogDet",
     "StackedSpectral",
+    "diagonal_of",
     "inner",
     "simplex_shifts",
+    "solutions_of",
+    "spectra_of",
 ]
 
+# The n^2 entries over those with bounds, from which sparse products, and sums for each entry, cost less than
+# products of matrices.
+_SPARSE, _FEW = 8, 64
+_CROWD = 10  # violated bounds, a multiple of the order
 _LARGEST_EXPONENT = 700.0  # beyond it the exponential of a double overflows
 
 
@@ -357,3 +369,213 @@ STACKED: dict[str, type[StackedDivergence]] = {
     "von_neumann": StackedVonNeumann,
     "logdet": StackedLogDet,
 }
+
+
+# --- Rows -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EntryStack:
+    """The problems ``min D(X, X0)`` over psd ``X`` with ``lo <= X[i, j] <= hi``, one for each ``X0``.
+
+    Parameters
+    ----------
+    divergence : StackedDivergence
+        From the ``B`` matrices of order ``n``. Spectral ones offer more to their method.
+    i, j : int array of shape (m,)
+        Distinct entries with ``i <= j``; the first ``n`` are the diagonal. Or none at all.
+    lo, hi : array of shape (B, m)
+        Their bounds, those of the diagonal equal and above zero. An entry without a bound in one of the
+        problems has ``-inf`` and ``inf`` there.
+    """
+
+    divergence: Any
+    i: IntArray
+    j: IntArray
+    lo: Array
+    hi: Array
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def __getitem__(self, which: IntArray | Mask | slice) -> EntryStack:
+        """Return some of the problems."""
+        if isinstance(which, slice) and which == slice(None):
+            return self
+        return EntryStack(self.divergence[which], self.i, self.j, self.lo[which], self.hi[which])
+
+    def of_rows(self, which: Mask) -> EntryStack:
+        """Return the problems with some of the rows."""
+        own = {name: getattr(self, name)[..., which] for name in ("i", "j", "lo", "hi")}
+        return replace(self, **own)
+
+    @cached_property
+    def n(self) -> int:
+        """The order of the matrices."""
+        return self.divergence.X0.shape[1]
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether no entries off the diagonal have bounds."""
+        return len(self.i) == self.n
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether all entries with bounds are fixed."""
+        return bool((self.lo == self.hi).all())
+
+    @cached_property
+    def units(self) -> Array:
+        """The size of each entry of a feasible matrix, ``sqrt(X_ii X_jj)``, shape (B, m)."""
+        root = np.sqrt(self.lo[:, : self.n])
+        return self.lo if self.alone else root[:, self.i] * root[:, self.j]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the targets violate so many bounds that one problem alone takes other methods less time."""
+        if self.fixed:
+            return False
+        a = self.apply(self.divergence.X0)
+        beyond = ((a < self.lo) | (a > self.hi)) & (self.lo < self.hi)
+        return int(np.count_nonzero(beyond)) > _CROWD * self.n * len(self)
+
+    def apply(self, X: Array) -> Array:
+        """Return the entries of each matrix, shape (B, m)."""
+        return X[:, self.i, self.j]
+
+    def adjoint(self, y: Array) -> Array:
+        """Return ``sum_k y_k A_k`` of each problem, with ``<A_k, X>`` the entry of row ``k``."""
+        S = np.zeros((len(y), self.n, self.n))
+        if self.alone:
+            S[:, self.i, self.i] = y
+            return S
+        half = np.where(self.i == self.j, y, y / 2)
+        S[:, self.i, self.j] = half
+        S[:, self.j, self.i] = half
+        return S
+
+    def plus(self, M: Array, y: Array) -> Array:
+        """Return the sums of matrices of shape (B, n, n) and those of :meth:`adjoint`."""
+        if self.alone:
+            return plus_diagonal(M, y)
+        return M + self.adjoint(y)
+
+    def times(self, y: Array, M: Array) -> Array:
+        """Return the products of those matrices with `M`, shape (B, n, p)."""
+        if self.alone:
+            return y[:, :, None] * M
+        if len(y) > 1 or _SPARSE * (len(self.i) - self.n) > self.n**2:
+            return self.adjoint(y) @ M
+        product: Array = (y[:, : self.n, None] * M)[0]
+        i, j = self.i[self.n :], self.j[self.n :]
+        half = y[0, self.n :] / 2
+        S = sp.csr_array((np.append(half, half), (np.append(i, j), np.append(j, i))), (self.n, self.n))
+        return (product + S @ M[0])[None]
+
+    def entries_of(self, L: Array, R: Array) -> Array:
+        """Return the entries of the matrices ``L R' + R L'``, shape (B, m)."""
+        diagonal: Array = 2 * np.add.reduce(L * R, axis=2) if len(self.i) else np.zeros((len(L), 0))
+        if self.alone or len(self.i) == 0:
+            return diagonal
+        if _FEW * (len(self.i) - self.n) <= self.n**2:
+            i, j = self.i[self.n :], self.j[self.n :]
+            others = np.add.reduce(L[:, i] * R[:, j] + R[:, i] * L[:, j], axis=2)
+            return np.concatenate([diagonal, others], axis=1)
+        M = L @ np.swapaxes(R, 1, 2)
+        return self.apply(M) + M[:, self.j, self.i]
+
+    def conjugate(self, y: Array) -> Array:
+        """Return each row's term of the dual function, shape (B, m)."""
+        if self.fixed:
+            return y * self.lo
+        acting = np.where(y > 0, self.lo, self.hi)
+        return y * np.where(y == 0, 0.0, acting)
+
+    def clip(self, y: Array) -> Array:
+        """Return the nearest multipliers inside their range."""
+        lower = np.where(np.isfinite(self.hi), -np.inf, 0.0)
+        upper = np.where(np.isfinite(self.lo), np.inf, 0.0)
+        return np.clip(y, lower, upper)
+
+
+# --- Linear algebra -------------------------------------------------------------------------------------
+
+
+def spectra_of(S: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues, ascending, and the eigenvectors of symmetric matrices, shape (B, n, n).
+
+    One matrix goes to LAPACK directly, which at small orders takes half the time.
+    """
+    if len(S) != 1:
+        found: Any = np.linalg.eigh(S)
+        return found[0], found[1]
+    theta, V, info = lapack.dsyevd(S[0], lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+    return theta[None], V[None]
+
+
+def roots_of(S: Array) -> Array:
+    """Return the lower Cholesky factors of positive definite matrices, shape (B, n, n).
+
+    One matrix goes to LAPACK directly here, too, and in the functions that follow.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If one is not positive definite.
+    """
+    if len(S) != 1:
+        roots: Any = np.linalg.cholesky(S)
+        return roots
+    root = root_of(S[0])
+    if root is None:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return root[None]
+
+
+def inverses_of(S: Array) -> Array:
+    """Return the inverses of positive definite matrices, symmetric, shape (B, n, n)."""
+    if len(S) != 1:
+        inverses: Any = np.linalg.inv(S)
+        symmetric: Array = (inverses + np.swapaxes(inverses, 1, 2)) / 2
+        return symmetric
+    return inverse_of(roots_of(S)[0])[None]
+
+
+def solved_below(L: Array, M: Array) -> Array:
+    """Return ``inv(L) M`` for lower triangular matrices, shape (B, n, n)."""
+    if len(L) != 1:
+        found: Any = np.linalg.solve(L, M)
+        return found
+    return lapack.dtrtrs(L[0], M[0], lower=1)[0][None]
+
+
+def plus_diagonal(M: Array, d: Array) -> Array:
+    """Return ``M + Diag(d)`` for each of a stack, shape (B, n, n) for diagonals of shape (B, n)."""
+    total = M.copy()
+    diagonal_of(total)[:] += d
+    return total
+
+
+def diagonal_of(M: Array) -> Array:
+    """Return a view of the diagonals of a contiguous stack, shape (B, n)."""
+    n = M.shape[1]
+    return M.reshape(len(M), n * n)[:, :: n + 1]
+
+
+def solutions_of(H: Array, right: Array) -> Array:
+    """Return the solutions of systems with positive definite matrices, shape (B, n) for (B, n, n).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is singular, or the only one is not positive definite.
+    """
+    if len(H) != 1:
+        found: Any = np.linalg.solve(H, right[:, :, None])
+        return found[:, :, 0]
+    _, x, info = lapack.dposv(H[0], right[0], lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return x[None]
