@@ -900,7 +900,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a row of two idle variables", solving(idle_variables, 12, solver="path", tol=1e-8)),
         ),
         (
-            *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
+            *("path without reductions", "routes.ipm.start:follow_path_directly"),
             answering("routes.ipm.path_route.Path.solve_directly", None),
             *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
         ),

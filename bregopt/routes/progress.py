@@ -28,7 +28,7 @@ from bregopt.clock import CutShort, Ending, checkpoint
 from bregopt.errors import require
 from bregopt.presolve import Presolved, Reduced
 from bregopt.program import Answer, Program, StopReason
-from bregopt.records import dataclass
+from bregopt.records import cached_property, dataclass
 from bregopt.rigorous import contradicts, recedes
 from bregopt.routes.accuracy import NearnessRule
 
@@ -437,12 +437,16 @@ class Monitor:
     def __init__(self, program: Program, settings: Settings, progress: Progress, share: float = 1.0) -> None:
         self._program, self._tol, self._progress = program, share * settings.tol, progress
         self._asked, self._tuning = settings.tol, settings.tuning
-        self._rule = NearnessRule(program, self._tol, settings.asked_of_X)
+        self._asked_of_X = settings.asked_of_X
         self._looks = 0
         self._nearest: Any = None  # of the points that meet the tolerance, that nearest to the optimum
         self._before = self._anchor = np.zeros(program.m)
         self._primal = np.inf
         self.farkas = np.zeros(program.m)
+
+    @cached_property
+    def _rule(self) -> NearnessRule:
+        return NearnessRule(self._program, self._tol, self._asked_of_X)
 
     def look(
         self, step: int, certificate: Certificate, y: Array, ends: Callable[[], bool] | None = None

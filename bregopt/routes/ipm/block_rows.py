@@ -41,6 +41,7 @@ from bregopt.routes.ipm.schur import (
 )
 
 __all__ = [
+    "SPARSE_ORDER",
     "BlockSchur",
     "GivenDifferences",
     "Gram",
@@ -64,7 +65,7 @@ _NONE = np.zeros(0, dtype=np.intp)
 # term.
 _SPARSE_FRACTION = 0.1
 # Order from which ``A*(y)`` of such rows is a sparse matrix.
-_SPARSE_ORDER = 150
+SPARSE_ORDER = 150
 # Least diagonal entry of the dual Hessian, relative to that of the row alone. A singular point may have no
 # curvature along a row, and the diagonal preconditions Newton's equation.
 _LEAST_CURVATURE = 1e-8
@@ -349,7 +350,7 @@ class RowAction:
         count = sum(term.rows.count() for term in self._parts)
         self.by_term = count <= _SPARSE_FRACTION * self._n**2
         self.by_entry = self.by_term and count <= _TERMS_PER_ORDER * self._n
-        self.sparse = self.by_term and self._n >= _SPARSE_ORDER
+        self.sparse = self.by_term and self._n >= SPARSE_ORDER
 
     @cached_property
     def _terms(self) -> tuple[IntArray, IntArray, IntArray, Array]:

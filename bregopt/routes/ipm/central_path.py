@@ -27,7 +27,6 @@ from bregopt.certify.point import (
     relative_to_costs,
 )
 from bregopt.certify.proofs import MENDED
-from bregopt.clock import CutShort
 from bregopt.linalg import DefiniteFactor, symmetrize
 from bregopt.presolve import Presolved
 from bregopt.presolve.faces import has_rows_of_integers
@@ -39,17 +38,14 @@ from bregopt.rigorous import recedes
 from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.scaled_systems import is_small
-from bregopt.routes.ipm.start import first_iterate, strict_iterate, warm_iterate
-from bregopt.routes.progress import Followed, Method, Monitor, Progress, reason
+from bregopt.routes.ipm.start import INNER_ERROR, STEPS, first_iterate, warm_iterate
+from bregopt.routes.progress import Followed, Method, Monitor, Progress
 
 if TYPE_CHECKING:
     from bregopt.presolve.revealed_faces import OnIntegerFace
 
-__all__ = ["follow_path", "follow_path_directly"]
+__all__ = ["follow_path"]
 
-# Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
-_INNER_ERROR = 1e-2
 # Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a
 # ray.
 _PRIMAL_DIVERGENCE = 1e-3
@@ -73,8 +69,6 @@ _NO_SIZES = DimacsSizes(math.inf, math.inf)  # of a program without DIMACS error
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
 # Steps whose iterate is searched for a face of integers. An iterate that meets the rows has an interior.
 _FACE_STEPS = (3, 4, 5, 6, 8)
-# Limit on the steps along the central path if ``max_iter`` is None.
-_STEPS = 100
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -99,86 +93,6 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
     if method.face is not None:
         return _on_face(method.face, settings, progress, found.step)
     return found.proof or method.answer(found)
-
-
-# Pays on: 50 right-hand sides of a program of order 8.
-def follow_path_directly(
-    program: Program, settings: Any, start: Start | None, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the answer to a small program of equalities, and its certificate; None where it is not proven.
-
-    The path begins inside both cones and meets all rows, so that both optima are attained. Reductions then
-    change no status, and at such sizes they take longer than they save.
-    """
-    if not program.blocks or not program.m or program.k or program.curved or program.terms:
-        return None
-    if not (program.bounds.equal.all() and program.bounds.all_hard and is_small(program) and pays(program)):
-        return None
-    try:
-        engine = Engine(program, [block.C for block in program.blocks])
-        at = strict_iterate(engine, program, start) if engine.is_scaled else None
-    except CutShort:
-        return None
-    if at is None:
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _followed_inside(engine, at, program, settings, progress)
-
-
-def _followed_inside(
-    engine: Engine, at: Iterate, program: Program, settings: Any, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the end of a path inside both cones, and its certificate; None where it stalls before it.
-
-    All rows hold there, and ``Z = C - A*(y)``, up to round-off. So two objectives and the rows' violations
-    tell how far the end is. The certificate judges it.
-    """
-    b, plan, scale, tuning = program.bounds.lo, engine.plan, scale_of(program), settings.tuning
-    units = np.maximum(np.maximum(program.bounds.sizes, program.row_units * scale.primal), TINY)
-    most = NEGLIGIBLE_OBJECTIVE * scale.objective  # smaller values may be small differences of their terms
-    offset, constant, order = program.offset, program.stated_constant, plan.order
-    inner, stop, step, progressed, mark = None, StopReason.MAX_ITER, 0, 0, math.inf
-    while True:
-        missed = np.abs(b - at.activity)
-        primal, dual = float(engine.cost @ at.X) + offset, float(b @ at.y) + offset
-        error = abs(primal - dual) + float(np.abs(at.y) @ missed)
-        size = max(scale.resolution, abs(primal - constant), abs(dual - constant))
-        residual = float(np.maximum.reduce(missed / units))
-        seen = Certificate(primal, dual, error / size, residual, 0.0, error)
-        progress.record(step, seen, mu=float(at.X @ at.Z) / order, order=order)
-        if inner is None and error <= _INNER_ERROR * size:
-            inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
-        if error <= tuning.path_share * settings.tol * max(size, most):
-            answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
-            if certificate.meets(settings.tol):
-                return answer, certificate
-        if step >= (settings.max_iter or _STEPS):
-            break
-        if error <= tuning.progress_ratio * mark:
-            progressed, mark = step, error
-        try:
-            new = engine.advance(at)
-        except CutShort as cut:
-            stop = reason(cut)
-            break
-        if new is None or step - progressed >= tuning.stall_steps:
-            return None
-        at, step = new, step + 1
-    return _certified(engine, at, program, stop, step, inner)
-
-
-def _certified(
-    engine: Engine, at: Iterate, program: Program, stop: StopReason, step: int, inner: Answer | None
-) -> tuple[Answer, Certificate]:
-    """Return an iterate without residual as an answer, and its certificate."""
-    plan, X = engine.plan, engine.plan.matrices(at.X)
-    for X_b in X:
-        symmetrize(X_b)
-    known = Known(
-        activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=plan.matrices(at.Z)
-    )
-    certificate = certify(PrimalDualPoint(program, X, at.u, at.y, **known))
-    return Answer(X, at.u, at.y, stop, step, inner=inner), certificate
 
 
 def _on_face(face: OnIntegerFace, settings: Any, progress: Progress, steps: int) -> Answer:
@@ -213,7 +127,7 @@ class _CentralPath(Method):
         settings = self._settings
         monitor = Monitor(self._program, settings, self._progress, settings.tuning.path_share)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of iterates that diverge
-            return monitor.follow(self, at, settings.max_iter or _STEPS)
+            return monitor.follow(self, at, settings.max_iter or STEPS)
 
     def certificate(self, at: Iterate) -> Certificate:
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
@@ -225,7 +139,7 @@ class _CentralPath(Method):
         found = None if self._scores is None else self._scores.of(at, y, least, traces)
         if found is None:
             found = self._whole_certificate(at, y, least)
-        if self._inner is None and found.meets(_INNER_ERROR):
+        if self._inner is None and found.meets(INNER_ERROR):
             self._inner = Answer(self._plan.matrices(at.X), at.u, y, StopReason.CONVERGED, 0)
         return found
 

@@ -32,7 +32,8 @@ from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_interior, with_proof
 from bregopt.routes.base import Capabilities, Method, behind
-from bregopt.routes.ipm.central_path import follow_path, follow_path_directly
+from bregopt.routes.ipm.central_path import follow_path
+from bregopt.routes.ipm.start import follow_path_directly
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import (
     ActiveSet,

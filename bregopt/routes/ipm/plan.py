@@ -25,7 +25,7 @@ from bregopt.linalg import dense, symmetrize
 from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
 from bregopt.program.rows import DenseRows
 from bregopt.records import cached_property
-from bregopt.routes.ipm.block_rows import RowAction
+from bregopt.routes.ipm.block_rows import SPARSE_ORDER, RowAction
 from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
 
@@ -55,10 +55,11 @@ class Group:
 
     Parameters
     ----------
+    A : LinearMap
     blocks : tuple of int
     cone : Cone
-    rows : RowAction or StackRows
-        Their part of the Schur matrix.
+    stack : StackRows or None
+        The rows of a stack.
     part : slice
         Its part of the flat vector.
     shape : tuple of int
@@ -69,17 +70,26 @@ class Group:
 
     def __init__(
         self,
+        A: LinearMap,
         blocks: tuple[int, ...],
         cone: Cone,
-        rows: RowAction | StackRows,
+        stack: StackRows | None,
         part: slice,
         shape: tuple[int, ...],
         weight: float,
     ) -> None:
-        self.blocks, self.cone, self.rows, self.part = blocks, cone, rows, part
-        self.shape, self.weight = shape, weight
-        self.by_entry = isinstance(rows, RowAction) and rows.by_entry
-        self._sparse = isinstance(rows, RowAction) and rows.sparse
+        self._A, self.blocks, self.cone, self.part = A, blocks, cone, part
+        self.stack, self.shape, self.weight = stack, shape, weight
+
+    @cached_property
+    def rows(self) -> RowAction | StackRows:
+        """Their part of the Schur matrix; systems in scaled coordinates do without it."""
+        return RowAction(self._A, self.blocks[0]) if self.stack is None else self.stack
+
+    @property
+    def by_entry(self) -> bool:
+        """Whether products are not formed for the rows, as they have few entries."""
+        return isinstance(self.rows, RowAction) and self.rows.by_entry
 
     def of(self, v: Array) -> Array:
         """Return the matrices of the group in a flat vector, as a view."""
@@ -91,8 +101,8 @@ class Group:
 
     def product(self, S: Array, X: Array) -> Array:
         """Return ``S X`` for ``S = A*(y)``, by the entries that the rows have if these are few."""
-        if self._sparse:
-            return np.asarray(self.rows.in_pattern(S) @ X)  # type: ignore[union-attr]
+        if self.shape[-1] >= SPARSE_ORDER and isinstance(self.rows, RowAction) and self.rows.sparse:
+            return np.asarray(self.rows.in_pattern(S) @ X)
         product: Array = S @ X
         return product
 
@@ -142,19 +152,19 @@ class Plan:
         groups, start = [], 0
 
         def add(
-            blocks: tuple[int, ...], cone: Cone, rows: RowAction | StackRows, shape: tuple[int, ...]
+            blocks: tuple[int, ...], cone: Cone, shape: tuple[int, ...], stack: StackRows | None = None
         ) -> None:
             nonlocal start
             end = start + math.prod(shape)
-            groups.append(Group(blocks, cone, rows, slice(start, end), shape, weights[blocks[0]]))
+            groups.append(Group(A, blocks, cone, stack, slice(start, end), shape, weights[blocks[0]]))
             start = end
 
         for b, face in enumerate(faces):
             if b not in inside:
-                add((b,), FaceCone(face), RowAction(A, b), (face.n, face.n))
+                add((b,), FaceCone(face), (face.n, face.n))
         for blocks, rows in stacks:
             n = faces[blocks[0]].n
-            add(blocks, StackCone(len(blocks), n), rows, (len(blocks), n, n))
+            add(blocks, StackCone(len(blocks), n), (len(blocks), n, n), rows)
         self.groups, self.size = tuple(groups), start
         self.order = sum([group.cone.order for group in groups])
         self.faces = [group for group in groups if group.cone.is_face]
@@ -291,7 +301,7 @@ class Plan:
         found: list[DenseSchur | None] = []
         for group in self.groups:
             # Dependent rows of a LogDet term, and those of a face, keep more digits by their own formulas.
-            whole = isinstance(group.rows, RowAction) and not (group.cone.is_face or group.weight)
+            whole = group.stack is None and not (group.cone.is_face or group.weight)
             dense = isinstance(self._map, np.ndarray) and whole
             found.append(DenseSchur.of(self._map[:, group.part], group) if dense else None)
         return found
