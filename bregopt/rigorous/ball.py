@@ -133,6 +133,9 @@ class Ball:
     def __getitem__(self, key: Any) -> Ball:
         return Ball(np.asarray(self.mid[key]), np.asarray(self.rad[key]))
 
+    def __setitem__(self, key: Any, part: Ball) -> None:
+        self.mid[key], self.rad[key] = part.mid, part.rad
+
     def __neg__(self) -> Ball:
         return Ball(-self.mid, self.rad)
 
@@ -182,6 +185,10 @@ class Ball:
             rad = rad + (1 + gamma(k + 2)) * (self.rad @ (np.abs(b.mid) + b.rad))
         return Ball(found.mid, inflated(rad) + k * TINY)
 
+    def times(self, v: Any) -> Ball:
+        """Return the product with a vector, as one with a matrix, which rounds long sums less."""
+        return (self @ Ball.of(v)[:, None])[:, 0]
+
     def sum(self, axis: int | None = None) -> Ball:
         """Return the sum of all entries, or along an axis."""
         if axis is None:
@@ -217,6 +224,12 @@ class Ball:
             return top
         share = largest / top  # squares of small numbers underflow
         return top * math.sqrt(float((share * share).sum())) * (1 + gamma(share.size + 4))
+
+    def row_norms(self) -> Array:
+        """Return upper bounds on the norms of the rows."""
+        M, n = self.magnitude, self.mid.shape[1]
+        found: Array = inflated(np.sqrt((M * M).sum(axis=1) * (1 + gamma(n + 2)))) + math.sqrt(n * TINY)
+        return found
 
 
 def _in_pairs(x: Array) -> tuple[Array, int]:

@@ -51,6 +51,7 @@ __all__ = [
     "product_of",
     "proven_shift",
     "solution",
+    "spectral_norm",
     "squares",
     "sums_of_doubles",
     "terms_of",
@@ -179,6 +180,11 @@ def least_eigenvalue(W: Ball, at_least: float | None = None) -> float:
         step *= _GROWTH
     rows = inflated(np.abs(W.mid).sum(axis=1) * (1 + gamma(n + 1)))  # Gershgorin's discs
     return -float(rows.max()) - inflated(spread)
+
+
+def spectral_norm(M: Ball) -> float:
+    """Return an upper bound on the spectral norm."""
+    return inflated(math.sqrt(max(-least_eigenvalue(-(M.T @ M)), 0.0))) if M.mid.size else 0.0
 
 
 def eigenvalues(W: Ball) -> Ball:

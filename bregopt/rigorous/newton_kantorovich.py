@@ -50,7 +50,7 @@ from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import Ball, gamma, inflated
 from bregopt.rigorous.data import Data, MatrixData, data_of
 from bregopt.rigorous.faces import relations_of
-from bregopt.rigorous.linear_algebra import least_eigenvalue
+from bregopt.rigorous.linear_algebra import least_eigenvalue, spectral_norm
 
 __all__ = ["Point", "Space", "UnprovenError", "newton_kantorovich"]
 
@@ -249,11 +249,7 @@ class Conditions:
 
     @cached_property
     def lipschitz(self) -> float:
-        """The Lipschitz constant of the derivative.
-
-        With ``|dZ| <= K |dx| + L |dy|`` the change of ``|dX||dZ'| + |dZ||dX'|`` is that of a form with the
-        matrix ``[2 K, L; L, 0]``.
-        """
+        """The Lipschitz constant ``K + sqrt(K^2 + L^2)`` of the derivative."""
         L = spectral_norm(self.slopes * (np.sqrt(self.times) / self.Z_unit)[:, None])
         K = float((self.curvature.magnitude * self.x_unit / self.Z_unit).max(initial=0.0))
         return float(inflated(K + math.hypot(K, L)))
@@ -275,12 +271,11 @@ class Conditions:
 
     def matrices(self, x: Ball) -> list[Ball]:
         """Return the matrices of coordinates."""
-        ends = np.cumsum([0, *(len(space.i) for space in self.spaces)])
-        return [s.matrix(x[a:b]) for s, (a, b) in zip(self.spaces, pairwise(ends), strict=True)]
+        return [space.matrix(x[own]) for space, own in zip(self.spaces, _places(self.spaces), strict=True)]
 
     def slack(self, x: Any, y: Any) -> Ball:
         """Return the coordinates of ``Z = C - A*(y)``, with the gradient of the squares."""
-        linear = (self.c - _times(self.A[:, self.active], y)) * (1 / self.times)
+        linear = (self.c - self.A[:, self.active].times(y)) * (1 / self.times)
         return linear + self.curvature * (Ball.of(x) - self.center) if self.is_curved else linear
 
     @property
@@ -298,29 +293,23 @@ class Conditions:
         B = self.B[self.active]
         moved = self.u.copy()
         moved[self.inside] = at.u
-        rows = _times(self.A[:, self.active].T, at.x) + _times(B, moved) - self.b[self.active]
-        costs = (self.data.c - _times(B.T, at.y))[self.inside]
+        rows = self.A[:, self.active].T.times(at.x) + B.times(moved) - self.b[self.active]
+        costs = (self.data.c - B.T.times(at.y))[self.inside]
         return Ball.joined([*products, rows, costs])[:, None] * self.scales[0][:, None]
 
     def jacobian(self, at: Point) -> Ball:
         """Return the derivative of the residuals."""
         A, B = self.A[:, self.active], self.B[self.active][:, self.inside]
         p, m, k = *A.mid.shape, B.mid.shape[1]
-        mid = np.zeros((p + m + k, p + m + k))
-        J = Ball(mid, mid.copy())
-        _put(J, p, 0, A.T)
-        _put(J, p, p, B)
-        _put(J, p + m, p + k, -(B.T @ self.multipliers))
-        first = 0
+        J = Ball.exact(np.zeros((p + m + k, p + m + k)))
+        J[p : p + m, :p], J[p : p + m, p : p + k] = A.T, B
+        J[p + m :, p + k :] = -(B.T @ self.multipliers)
         matrices = self.matrices(Ball.exact(at.x)), self.matrices(self.slack(at.x, at.y))
-        for space, X, Z in zip(self.spaces, *matrices, strict=True):
-            own = slice(first, first + len(space.i))
+        for space, own, X, Z in zip(self.spaces, _places(self.spaces), *matrices, strict=True):
             of_X, of_Z = space.product_with(Z), space.product_with(X)
             if self.is_curved:
                 of_X = of_X + of_Z * self.curvature[own]
-            _put(J, first, first, of_X)
-            _put(J, first, p + k, -(of_Z @ self.slopes[own]))
-            first += len(space.i)
+            J[own, own], J[own, p + k :] = of_X, -(of_Z @ self.slopes[own])
         equations, unknowns = self.scales
         return J * equations[:, None] * unknowns
 
@@ -341,19 +330,15 @@ class Conditions:
     def check(self, root: Root) -> None:
         """Raise the reason why the root of the conditions may not be an optimum."""
         data, names = self.data, [block.name for block in self.data.matrices]
-        X_parts, Z_parts = (
-            self.matrices(root.x * (1 / self.X_unit)),
-            self.matrices(root.z * (1 / self.Z_unit)),
-        )
-        for name, X, Z in zip(names, X_parts, Z_parts, strict=True):
-            least = least_eigenvalue(X + Z)
+        for name, both in zip(names, self.matrices(self.both(root.x, root.z)), strict=True):
+            least = least_eigenvalue(both)
             if not least > 0:
                 raise UnprovenError(
                     f"strict complementarity of {name} is not proven: the least eigenvalue of X / |X| + "
                     f"Z / |Z| may be {least:.1e}"
                 )
-        u = Ball.exact(self.u)
-        u.mid[self.inside], u.rad[self.inside] = root.u.mid, root.u.rad
+        u = Ball.exact(self.u.copy())
+        u[self.inside] = root.u
         reduced = data.c - self.B[self.active].T @ root.y
         at_end = ~self.inside & (data.u_lo < data.u_hi)
         activity = self.A.T @ root.x + self.B @ u
@@ -393,15 +378,14 @@ def conditions_near(
     Z = (c.mid - A.mid @ y) / times + curvature.mid * (x - center.mid)
     Z_unit = _units(spaces, Z, times)
     row_unit, u_unit = _row_units(data, A.mid * (X_unit / np.sqrt(times))[:, None], B.mid, u)
-    equal = data.lo == data.hi
+    equal = np.flatnonzero(data.lo == data.hi)
     reduced = data.c.mid - B.mid.T @ y
     price = max(np.abs(y * row_unit).max(initial=TINY), np.abs(reduced * u_unit).max(initial=TINY))
     b, row_acts = _acting(data.lo, data.hi, A.mid.T @ x + B.mid @ u, y * row_unit * (row_unit / price))
     ends, u_acts = _acting(data.u_lo, data.u_hi, u, reduced * u_unit * (u_unit / price))
     unit = np.append(X_unit / np.sqrt(times), u_unit)
-    whole = Ball(np.concatenate([A.mid, B.mid.T]), np.concatenate([A.rad, B.rad.T]))
     redundant = np.zeros(data.m, dtype=bool)
-    redundant[_redundant(np.flatnonzero(equal), unit, whole, Ball(data.lo, data.lo_rad))] = True
+    redundant[_redundant(equal, unit, Ball.joined([A, B.T]), Ball(data.lo, data.lo_rad))] = True
     active = row_acts & ~redundant
     conditions = Conditions(
         *(data, spaces, A, c, curvature, center, B, active, redundant),
@@ -425,10 +409,14 @@ def _squares(space: Space, block: MatrixData) -> tuple[Ball, Ball]:
 
 def _units(spaces: Sequence[Space], x: Array, times: Array) -> Array:
     """Return the norm of the matrix of each coordinate; one that may vanish has a share of the largest."""
-    ends = np.cumsum([0, *(len(space.i) for space in spaces)])
-    norms = np.array([math.sqrt(float(times[a:b] @ x[a:b] ** 2)) for a, b in pairwise(ends)])
+    norms = np.array([math.sqrt(float(times[own] @ x[own] ** 2)) for own in _places(spaces)])
     norms = np.maximum(norms, _LEAST_SIZE * norms.max()) if norms.max() > 0 else np.ones(len(norms))
-    return np.repeat(norms, np.diff(ends))
+    return np.repeat(norms, [len(space.i) for space in spaces])
+
+
+def _places(spaces: Sequence[Space]) -> list[slice]:
+    """Return the places of the coordinates of each matrix among those of all."""
+    return [slice(*ends) for ends in pairwise(np.cumsum([0, *(len(space.i) for space in spaces)]).tolist())]
 
 
 def _row_units(data: Data, A: Array, B: Array, u: Array) -> tuple[Array, Array]:
@@ -474,31 +462,11 @@ def _redundant(equal: IntArray, unit: Array, rows: Ball, b: Ball) -> IntArray:
     return equal[found.implied]
 
 
-# --- Balls ------------------------------------------------------------------------------------------
-
-
-def _times(M: Ball, v: Any) -> Ball:
-    """Return a product with a vector, as one with a matrix, which rounds long sums less."""
-    v = Ball.of(v)
-    return (M @ v[:, None])[:, 0]
-
-
-def _put(J: Ball, i: int, j: int, part: Ball) -> None:
-    """Write a block of a matrix at its place."""
-    m, n = part.mid.shape
-    J.mid[i : i + m, j : j + n], J.rad[i : i + m, j : j + n] = part.mid, part.rad
-
-
 def _signed(price: Ball, lo: Array, end: Array, rows: Mask, among: Mask | None = None) -> Mask:
     """Return whether prices are positive at lower and negative at upper bounds."""
     own = rows if among is None else rows[among]
     right: Mask = np.where(end[rows] == lo[rows], price.lo[own] > 0, price.hi[own] < 0)
     return right
-
-
-def spectral_norm(M: Ball) -> float:
-    """Return an upper bound on the spectral norm."""
-    return inflated(math.sqrt(max(-least_eigenvalue(-(M.T @ M)), 0.0))) if M.mid.size else 0.0
 
 
 # --- The theorem ------------------------------------------------------------------------------------
@@ -615,7 +583,8 @@ def _enclosure(conditions: Conditions, at: Point) -> Root:
         )
     step = Ball.exact(R) @ F
     eta = inflated(step.frobenius() / (1 - delta))
-    beta = inflated(spectral_norm(Ball.exact(R[:, :p])) / (1 - delta))
+    of_squares = Ball.exact(R[:, :p])
+    beta = inflated(spectral_norm(of_squares) / (1 - delta))
     h = inflated(beta * conditions.lipschitz * eta)
     if not h <= 0.5:
         raise UnprovenError(
@@ -624,18 +593,8 @@ def _enclosure(conditions: Conditions, at: Point) -> Root:
         )
     r = inflated(2 * eta / (1 + math.sqrt(1 - 2 * h)))
     squares = conditions.lipschitz * r * r / 2
-    rad = step.magnitude[:, 0] + _row_norms(rest.magnitude) * r + _row_norms(np.abs(R[:, :p])) * squares
-    dx, du, dw = np.split(inflated(rad) * conditions.scales[1], np.cumsum([p, k]))
-    dx, du = inflated(dx), inflated(du)
-    spread = Ball(np.zeros(len(dw)), inflated(dw))
-    moved = Ball.exact(conditions.multipliers) @ spread
-    x = Ball(at.x, dx)
-    z = conditions.slack(x, at.y) - conditions.slopes @ spread
-    return Root(x, Ball(at.u, du), Ball.exact(at.y) + moved, z)
-
-
-def _row_norms(M: Array) -> Array:
-    """Return upper bounds on the norms of the rows."""
-    n = M.shape[1]
-    found: Array = inflated(np.sqrt((M * M).sum(axis=1) * (1 + gamma(n + 2)))) + math.sqrt(n * TINY)
-    return found
+    rad = step.magnitude[:, 0] + rest.row_norms() * r + of_squares.row_norms() * squares
+    dx, du, dw = map(inflated, np.split(inflated(rad) * conditions.scales[1], np.cumsum([p, k])))
+    spread, x = Ball(np.zeros(len(dw)), dw), Ball(at.x, dx)
+    y = Ball.exact(at.y) + Ball.exact(conditions.multipliers) @ spread
+    return Root(x, Ball(at.u, du), y, conditions.slack(x, at.y) - conditions.slopes @ spread)
