@@ -1439,7 +1439,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("low rank with a logarithm", verified(low_rank_with_a_logarithm, tol=1e-9)),
         ),
         (
-            *("bounds in fractions", "rigorous.multipliers:exact_bound"),
+            *("bounds in fractions", "rigorous.fractions.multipliers:exact_bound"),
             answering("routes.verification.exact_bound", -np.inf),
             *("slack matrices without an interior, n = 3", verified(slacks_without_interior, tol=1e-9)),
         ),

@@ -74,7 +74,7 @@ if _TYPE_CHECKING:
     from bregopt.problems.nearest_psd import nearest_psd
     from bregopt.problems.reports import PanelReport
     from bregopt.problems.solutions import Solutions
-    from bregopt.rigorous.certificate import BoundCertificate, ProvenBound, Verification
+    from bregopt.rigorous.file.certificate import BoundCertificate, ProvenBound, Verification
     from bregopt.routes.conflict import Conflict
 
 __version__ = "0.2.0"
@@ -316,9 +316,9 @@ _MODULES = {
     "nearest_psd": "bregopt.problems.nearest_psd",
     "Solutions": "bregopt.problems.solutions",
     "verify": "bregopt.crosscheck",
-    "BoundCertificate": "bregopt.rigorous.certificate",
-    "ProvenBound": "bregopt.rigorous.certificate",
-    "Verification": "bregopt.rigorous.certificate",
+    "BoundCertificate": "bregopt.rigorous.file.certificate",
+    "ProvenBound": "bregopt.rigorous.file.certificate",
+    "Verification": "bregopt.rigorous.file.certificate",
     "Conflict": "bregopt.routes.conflict",
 }
 

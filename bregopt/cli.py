@@ -38,7 +38,7 @@ from bregopt.io.spec import (
 from bregopt.many import Batch, Outcome
 from bregopt.problems.reports import add_repair
 from bregopt.records import field_names
-from bregopt.rigorous import schema
+from bregopt.rigorous.file import schema
 from bregopt.routes.base import Settings
 
 __all__ = ["main"]

@@ -27,7 +27,7 @@ from bregopt.program import LowRank, Matrix, Program
 from bregopt.program.rows.base import frobenius_norm
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
-from bregopt.rigorous.certificate import BoundCertificate, Verification
+from bregopt.rigorous.file.certificate import BoundCertificate, Verification
 from bregopt.routes import registry
 from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import REFERENCE, SeededOptions, check_options, own_options

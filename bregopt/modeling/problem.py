@@ -37,7 +37,7 @@ from bregopt.routes.solution import Ray, Solution
 if TYPE_CHECKING:
     import cvxpy
 
-    from bregopt.rigorous.certificate import ProvenBound
+    from bregopt.rigorous.file.certificate import ProvenBound
     from bregopt.routes.registry import RouteOptions, SolverLike
 
 __all__ = ["Declared", "Problem", "translated"]
@@ -240,7 +240,7 @@ class Problem:
             If a fixing has another shape or type, or is outside its bounds.
         """
         from bregopt.modeling.compilation.parametric_program import fixed  # only those who prove bounds wait
-        from bregopt.rigorous.certificate import ProvenBound
+        from bregopt.rigorous.file.certificate import ProvenBound
         from bregopt.routes.verification import node_bound
 
         program = fixed(self._compiled, self.program(), fixings)

@@ -291,7 +291,7 @@ def _refuse_impossible(
         suspected = checked[at] & (zero | ((sign > 0) & (hi <= 0)) | ((sign < 0) & (lo >= 0)))
         if not suspected.any():
             continue
-        from bregopt.rigorous.multipliers import keeps_sign  # only suspected rows wait
+        from bregopt.rigorous.fractions.multipliers import keeps_sign  # only suspected rows wait
 
         missed = (lo > noise[at]) | (hi < -noise[at]) | log
         kept = f"0 for every X with the range of X0, which {_class_name(nearness)} keeps"

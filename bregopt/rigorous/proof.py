@@ -8,7 +8,7 @@ A Farkas vector is a lower bound of the problem without costs, a ray a point of 
 :mod:`bregopt.certify` tests such vectors up to round-off. Here nothing is: where the least eigenvalue of a
 matrix is ``1e-12`` of the largest, it decides. Enclosures prove vectors inside the cone. On its boundary they
 leave no room for round-off, and small problems are checked in fractions
-(:mod:`bregopt.rigorous.rational`).
+(:mod:`bregopt.rigorous.fractions.rational`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from bregopt.program.rows import Distances, RankOne, Rows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import LARGEST_DENSE, LARGEST_LISTED, Data, Side, data_of
+from bregopt.rigorous.fractions.multipliers import exact_farkas
+from bregopt.rigorous.fractions.rational import exact_inverse, exact_ray
 from bregopt.rigorous.linear_algebra import Rational
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.multipliers import exact_farkas
-from bregopt.rigorous.rational import exact_inverse, exact_ray
 from bregopt.rigorous.reduction import Implied, implied_bounds, reduced
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 

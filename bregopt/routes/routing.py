@@ -50,7 +50,7 @@ from bregopt.routes.solution import Solution
 from bregopt.routes.working_set import can_be_inactive, has_many_hinges, newton_flops
 
 if TYPE_CHECKING:
-    from bregopt.rigorous.certificate import Verification
+    from bregopt.rigorous.file.certificate import Verification
 
 __all__ = ["Route", "choose", "explain", "routes", "solve", "takes", "translate"]
 
@@ -175,7 +175,7 @@ def _is_within(proof: Verification, solution: Solution, tol: float) -> bool:
 
 def _proof(program: Program, solution: Solution) -> Verification:
     """Return the proven bounds of an answer; none, with the reason, where there is no proof."""
-    from bregopt.rigorous.certificate import Verification
+    from bregopt.rigorous.file.certificate import Verification
     from bregopt.routes.verification import verified  # it solves problems, so it is above this module
 
     try:

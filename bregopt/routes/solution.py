@@ -22,8 +22,8 @@ from bregopt.routes.accuracy import Units, accuracy_of, summary
 from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
-    from bregopt.rigorous.certificate import TraceProfile, Verification
-    from bregopt.rigorous.rational import RationalAnswer
+    from bregopt.rigorous.file.certificate import TraceProfile, Verification
+    from bregopt.rigorous.fractions.rational import RationalAnswer
     from bregopt.routes.conflict import Conflict
     from bregopt.routes.derivatives.derivative import Derivative
     from bregopt.routes.derivatives.optimum import Differentiability
@@ -431,7 +431,7 @@ class Solution:
         TypeError, ValueError
             As :meth:`verify` with `trace`.
         """
-        from bregopt.rigorous.certificate import TraceProfile  # few ask
+        from bregopt.rigorous.file.certificate import TraceProfile  # few ask
 
         bounds = np.unique(np.asarray(traces, dtype=float))
         found = [self.verify(trace=float(bound), exact=exact) for bound in bounds]
@@ -464,7 +464,7 @@ class Solution:
             If there is no answer or no such point, with the reason: a nonlinear objective, no interior, or a
             denominator that is too small.
         """
-        from bregopt.rigorous.rational import RationalAnswer, rational_point  # few ask
+        from bregopt.rigorous.fractions.rational import RationalAnswer, rational_point  # few ask
 
         if not isinstance(denominator, Integral) or denominator < 1:
             raise TypeError(f"denominator is {denominator!r}; expected a positive integer")

@@ -19,12 +19,17 @@ from bregopt.program import LowRank, Program
 from bregopt.program.convex_terms import Tangent
 from bregopt.program.rows import Coordinates, SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.faces import IntegerFace
-from bregopt.rigorous.high_precision import check_exact, coordinate_face, exact_digits, proven_by_digits
+from bregopt.rigorous.file.certificate import BoundCertificate, Verification, rounded
+from bregopt.rigorous.fractions.high_precision import (
+    check_exact,
+    coordinate_face,
+    exact_digits,
+    proven_by_digits,
+)
+from bregopt.rigorous.fractions.multipliers import exact_bound
 from bregopt.rigorous.lower import lower_bound
-from bregopt.rigorous.multipliers import exact_bound
 from bregopt.rigorous.proof import Candidate, Proven, best_lower, best_upper, homogeneous, inward, refutes
 from bregopt.rigorous.reduction import Implied, Reduced, implied_bounds, reduced, with_bounded_slack
 from bregopt.rigorous.upper import factor_bound, fixes_diagonal

@@ -21,7 +21,7 @@ import bregopt as bo
 from bregopt import cli, files
 from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.program import Answer, StopReason
-from bregopt.rigorous import schema
+from bregopt.rigorous.file import schema
 
 posix = pytest.mark.skipif(os.name != "posix", reason="files of POSIX")
 

@@ -20,7 +20,7 @@ from fuzz_values import require
 import bregopt as bo
 from bregopt import files
 from bregopt.program import Answer, StopReason
-from bregopt.rigorous import schema
+from bregopt.rigorous.file import schema
 from bregopt.routes.base import Capabilities, Settings
 
 KINDS = ("linear", "maximum", "weights", "logdet", "infeasible", "unbounded", "soft", "cone", "cut", "factor")

@@ -21,8 +21,8 @@ from bregopt.problems.cuts.branch_and_bound import clique_inequalities, leaves, 
 from bregopt.problems.cuts.branch_and_bound.leaves import Cliques, Cycles, Form, Node
 from bregopt.problems.cuts.branch_and_bound.reduction import reduced
 from bregopt.problems.cuts.proof import partitions
-from bregopt.rigorous import schema
-from bregopt.rigorous.statement import text
+from bregopt.rigorous.file import schema
+from bregopt.rigorous.file.statement import text
 
 
 def signs(n):

@@ -11,9 +11,9 @@ import bregopt as bo
 import bregopt_check as check
 from bregopt.presolve.revealed_faces import integer_face
 from bregopt.records import replace
-from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import data_of
 from bregopt.rigorous.faces import IntegerFace, as_integers, exposes, on_integer_face, relations_of
+from bregopt.rigorous.file.certificate import BoundCertificate
 
 # Optima on the face, to the digits that both proven ends share.
 QAP = {"qap5": 436.0, "qap7": 424.8197103, "qap8": 756.955256, "qap9": 1409.941068, "qap10": 1092.60747}

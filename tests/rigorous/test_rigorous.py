@@ -24,9 +24,9 @@ from bregopt.divergences import DIVERGENCES, LogDet
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.program.rows import RankOne
 from bregopt.rigorous.ball import UNIT, Ball, exp, gamma, log, sparse_product
-from bregopt.rigorous.certificate import BoundCertificate
 from bregopt.rigorous.data import Anchor, MatrixData, data_of
 from bregopt.rigorous.divergences import conjugate, dual_term, penalty, value_term
+from bregopt.rigorous.file.certificate import BoundCertificate
 from bregopt.rigorous.linear_algebra import (
     Part,
     Rows,

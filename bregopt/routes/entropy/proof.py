@@ -29,9 +29,9 @@ from bregopt.program import Program
 from bregopt.program.convex_terms import Tangent, row_vectors
 from bregopt.records import replace
 from bregopt.rigorous.ball import up
-from bregopt.rigorous.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.convex_terms import data_of_tangent, value_of_terms, violated_row, with_epigraph
 from bregopt.rigorous.data import data_of
+from bregopt.rigorous.file.certificate import BoundCertificate, Verification, rounded
 from bregopt.rigorous.proof import Candidate, best_upper
 from bregopt.rigorous.upper import Point, distance
 from bregopt.routes import routing

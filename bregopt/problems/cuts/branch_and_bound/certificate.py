@@ -39,9 +39,9 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
 from bregopt.problems.cuts.branch_and_bound.reduction import Piece, Reduction, reduced
 from bregopt.problems.cuts.proof import Lattice
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.rigorous import schema
 from bregopt.rigorous.ball import UNIT, down, up
-from bregopt.rigorous.statement import text
+from bregopt.rigorous.file import schema
+from bregopt.rigorous.file.statement import text
 
 __all__ = ["FORMAT", "CutCertificate", "Task", "penalty"]
 

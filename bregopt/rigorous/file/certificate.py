@@ -1,10 +1,10 @@
 """A certificate of bounds: the data of a problem and the points that prove them, in one file, and its check.
 
 The check recomputes both bounds from the file, with the proofs of this package and with nothing of a solver.
-It trusts no number of the file: :mod:`bregopt.rigorous.schema` has its fields. What it proves is true of the
-problem in the file. That this is the reader's problem is certain only if its data come from the reader's own
-statement, :meth:`BoundCertificate.of_problem`. A :class:`Verification` has the proven bounds, or the reason
-why a side is not proven.
+It trusts no number of the file: :mod:`bregopt.rigorous.file.schema` has its fields. What it proves is true
+of the problem in the file. That this is the reader's problem is certain only if its data come from the
+reader's own statement, :meth:`BoundCertificate.of_problem`. A :class:`Verification` has the proven bounds, or
+the reason why a side is not proven.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bregopt.arrays import Array
 from bregopt.files import path_of, replacing, zipped
 from bregopt.plotting import Axes, plot_trace_profile
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.rigorous import schema
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.convex_terms import StatedTerm, in_epigraph
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.faces import IntegerFace
-from bregopt.rigorous.high_precision import Digits, check_exact, proven_by_digits
+from bregopt.rigorous.file import schema
+from bregopt.rigorous.file.statement import Statement, integers_of, text
+from bregopt.rigorous.fractions.high_precision import Digits, check_exact, proven_by_digits
+from bregopt.rigorous.fractions.multipliers import exact_bound, exact_farkas
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_shifts
-from bregopt.rigorous.multipliers import exact_bound, exact_farkas
 from bregopt.rigorous.proof import feasibility, homogeneous, refutes
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
-from bregopt.rigorous.statement import Statement, integers_of, text
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 from bregopt.tables import html_table, table_lines
 

@@ -5,7 +5,7 @@ rounded to multiples of ``1 / denominator``. Then one unknown for each equation 
 equations hold exactly, and the matrices are proven psd. So a strictly feasible answer becomes a rational one
 as soon as the denominator is large enough (Peyrl and Parrilo 2008, Computing sum of squares decompositions
 with rational coefficients). Where rows leave ``X`` no interior, the matrix is rounded on the face. A ray on
-the boundary of the cone is one of simple fractions (:mod:`bregopt.rigorous.multipliers`).
+the boundary of the cone is one of simple fractions (:mod:`bregopt.rigorous.fractions.multipliers`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bregopt.program import Penalty
 from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, inflated
 from bregopt.rigorous.data import Data
+from bregopt.rigorous.fractions.multipliers import SHARES, changes_for, in_cones, solutions_near, vanishes
 from bregopt.rigorous.linear_algebra import (
     Rational,
     Vector,
@@ -35,12 +36,11 @@ from bregopt.rigorous.linear_algebra import (
     terms_of,
     total_of,
 )
-from bregopt.rigorous.multipliers import SHARES, changes_for, in_cones, solutions_near, vanishes
 from bregopt.rigorous.reduction import reduced
 from bregopt.rigorous.upper import Point
 
 if TYPE_CHECKING:
-    from bregopt.rigorous.certificate import BoundCertificate
+    from bregopt.rigorous.file.certificate import BoundCertificate
 
 __all__ = [
     "RationalAnswer",

@@ -5,8 +5,8 @@ optimum, and what they reach may be far from it. Numbers of several hundred bits
 of Mehrotra's method (HKM direction; Helmberg, Rendl, Vanderbei, Wolkowicz 1996) both bounds agree in all
 digits of a double. The method itself proves nothing. Its multipliers and its point are rounded to sums of
 doubles. Then fractions decide every condition of the bounds: whether slacks are psd
-(:func:`bregopt.rigorous.multipliers.bound_of_multipliers`), and whether a matrix near the point meets the
-rows and is psd (:func:`bregopt.rigorous.rational.bound_of_point`).
+(:func:`bregopt.rigorous.fractions.multipliers.bound_of_multipliers`), and whether a matrix near the point
+meets the rows and is psd (:func:`bregopt.rigorous.fractions.rational.bound_of_point`).
 
 Arithmetic is that of FLINT. Numbers are midpoints of its balls, so that radii do not grow along the path.
 """
@@ -27,6 +27,8 @@ from bregopt.records import replace
 from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data
 from bregopt.rigorous.faces import IntegerFace, exposes, implied_rows
+from bregopt.rigorous.fractions.multipliers import bound_of_multipliers, costless_changes
+from bregopt.rigorous.fractions.rational import bound_of_point, rows_of
 from bregopt.rigorous.linear_algebra import (
     LARGEST_PARTS,
     Vector,
@@ -36,8 +38,6 @@ from bregopt.rigorous.linear_algebra import (
     sums_of_doubles,
     terms_of,
 )
-from bregopt.rigorous.multipliers import bound_of_multipliers, costless_changes
-from bregopt.rigorous.rational import bound_of_point, rows_of
 from bregopt.rigorous.reduction import implied_bounds
 
 __all__ = ["Digits", "check_exact", "coordinate_face", "exact_digits", "proven_by_digits"]
@@ -243,7 +243,9 @@ def _parts(numbers: Sequence[Fraction]) -> Array:
     return sums_of_doubles([Fraction(round(x * unit), unit) for x in numbers])
 
 
-Entry = tuple[int, int, int]  # block, i and j, ``i <= j``, as of :func:`bregopt.rigorous.rational.rows_of`
+Entry = tuple[
+    int, int, int
+]  # block, i and j, ``i <= j``, as of :func:`bregopt.rigorous.fractions.rational.rows_of`
 
 
 class _Elimination(NamedTuple):

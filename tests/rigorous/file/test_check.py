@@ -18,9 +18,9 @@ from rational import KINDS, pair, problem
 
 import bregopt as bo
 import bregopt_check as check
-from bregopt.rigorous import schema
+from bregopt.rigorous.file import schema
+from bregopt.rigorous.file.statement import text
 from bregopt.rigorous.linear_algebra import ldl
-from bregopt.rigorous.statement import text
 
 
 def saved(solution, path):

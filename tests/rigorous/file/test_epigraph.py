@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_check import bounds, changed, saved, write
 
 import bregopt as bo
 import bregopt_check as check
 from bregopt.records import replace
-from bregopt.rigorous.certificate import BoundCertificate
-from tests.rigorous.test_check import bounds, changed, saved, write
+from bregopt.rigorous.file.certificate import BoundCertificate
 
 mpmath = pytest.importorskip("mpmath")
 pytest.importorskip("flint")

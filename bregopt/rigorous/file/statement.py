@@ -33,8 +33,8 @@ from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.convex_terms import StatedTerm
 from bregopt.rigorous.data import Data, MatrixData
 from bregopt.rigorous.faces import IntegerFace, RowFace
+from bregopt.rigorous.fractions.multipliers import costless_changes
 from bregopt.rigorous.linear_algebra import fractions_of, least_eigenvalue, terms_of
-from bregopt.rigorous.multipliers import costless_changes
 
 __all__ = ["Statement", "text"]
 
