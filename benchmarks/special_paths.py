@@ -107,10 +107,10 @@ def _stalled_last(program: Any, answer: Any, settings: Any, progress: Any) -> An
     return answer
 
 
-def _in_rows(plan: Any, B: Any, exact: Any, in_rows: bool = False, direct: bool = False) -> Any:
-    from bregopt.routes.ipm.row_system import system_for
+def _in_rows(plan: Any, program: Any, exact: Any, direct: bool = False, formed: int = 0) -> Any:
+    from bregopt.routes.ipm.row_system import RowSystem
 
-    return system_for(plan, B, exact, True, direct)
+    return RowSystem(plan, program.B, direct)
 
 
 def _without_splitting() -> Any:
@@ -478,6 +478,14 @@ def entries_within_one(n: int) -> bo.Problem:
     A, X = np.random.default_rng(1).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
     rows = [cp.abs(X) <= 1, cp.trace(X) <= n / 2]
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
+
+
+def powers(n: int) -> Any:
+    """Return the problem of the least sum of powers 3/2 of a difference, at unit trace."""
+    A = np.random.default_rng(1).normal(size=(n, n))
+    X = cp.Variable((n, n), PSD=True)
+    loss = cp.sum(cp.power(cp.abs(X - (A + A.T) / 2), 1.5))
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(loss), [cp.trace(X) == 1]))
 
 
 def above_another(n: int) -> bo.Problem:
@@ -1129,6 +1137,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("sparse system", "routes.ipm.row_system:system_for"),
             answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
+        ),
+        (
+            *("sparse system of one matrix", "routes.ipm.row_system:system_for"),
+            answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
+            *("powers of all entries, n = 12", solving(powers, 12)),
         ),
         (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),

@@ -165,6 +165,11 @@ def eliminate(neighbors: dict[int, set[int]], most: float) -> list[tuple[int, se
         degree, v = heapq.heappop(queue)
         if v not in neighbors or degree != len(neighbors[v]):
             continue
+        if degree == len(neighbors) - 1:  # the rest is a clique
+            rest = sorted(neighbors)
+            order += [(v, set(rest[k:])) for k, v in enumerate(rest, start=1)]
+            neighbors.clear()
+            break
         most -= (degree + 1) ** 2
         clique = neighbors.pop(v)
         order.append((v, clique))

@@ -351,6 +351,14 @@ class SecondOrderCones(PickledWithoutCache):
         return np.repeat(np.arange(self.count), self.dimensions)
 
     @cached_property
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """The pairs of positions in one cone, in both orders, and of each position with itself."""
+        count = self.dimensions[self.owner]
+        one = np.repeat(np.arange(self.size), count)
+        first = np.repeat(np.cumsum(count) - count, count)
+        return one, self.starts[self.owner[one]] + np.arange(len(one)) - first
+
+    @cached_property
     def J(self) -> Array:
         """1 at each axis, -1 elsewhere: ``x'J x = t^2 - ||v||^2``."""
         signs = -np.ones(self.size)

@@ -22,10 +22,11 @@ from bregopt.presolve.chordal import (
     work,
 )
 from bregopt.presolve.cliques import clique_tree, merged
-from bregopt.program import Answer, Face, Start, StopReason
+from bregopt.program import NO_CONES, Answer, Face, SecondOrderCones, Start, StopReason
 from bregopt.program.rows import Coordinates
-from bregopt.routes.ipm import many_blocks, path_route
+from bregopt.routes.ipm import many_blocks, path_route, row_system
 from bregopt.routes.ipm import plan as plans
+from bregopt.routes.ipm.cones import SecondOrderState
 from bregopt.routes.ipm.many_blocks import SparseRowSystem, fill_of
 from bregopt.routes.ipm.path_route import Path, PathSettings, memory_needed
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
@@ -36,8 +37,9 @@ KINDS = ("tree", "cycle", "random", "band", "arrow", "parts", "complete", "empty
 
 def always_sparse(monkeypatch):
     """Make the system of any rows sparse."""
-    for name in ("_LEAST_ROWS", "_SPARSE_SCHUR", "_SEARCH_SHARE", "_SPARSE_FACTOR"):
-        monkeypatch.setattr(many_blocks, name, 1 if name == "_LEAST_ROWS" else 1e9)
+    monkeypatch.setattr(row_system, "_LEAST_SPARSE", 1)
+    for name in ("_SPARSE_SCHUR", "_SEARCH_SHARE", "_SPARSE_FACTOR"):
+        monkeypatch.setattr(many_blocks, name, 1e9)
 
 
 @pytest.fixture
@@ -388,6 +390,7 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
     orders = [3] * 6 + [2] * 4 + [5, 7]
     blocks = [bo.PSD(n, name=f"X{b}") for b, n in enumerate(orders)]
     u = bo.Variable(4, name="u")
+    cones = SecondOrderCones.of([np.array([3, 1]), np.array([2])]) if seed > 3 else NO_CONES
     rows = []
     for b in range(len(orders) - 1):
         for _ in range(3):
@@ -399,7 +402,7 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
     always_sparse(monkeypatch)
     faces = [Face.whole(n) for n in orders]
     plan = Plan.of(program.A, faces, stacked=seed < 4)
-    sparse = SparseRowSystem.of(plan, program.B)
+    sparse = SparseRowSystem.of(plan, program.B, cones)
     dense = RowSystem(plan, program.B, direct=True)
     X, K, R = np.empty(plan.size), np.empty(plan.size), []
     for group in plan.groups:
@@ -411,7 +414,11 @@ def test_the_sparse_system_has_the_steps_of_the_dense_one(seed, monkeypatch):
     D = np.where(program.bounds.equal, 0.0, 0.5)
     D[-1] = 0.5 if seed != 3 else np.inf
     D_u = np.array([np.inf, 2.0, 1e-3, 1e3])
-    at = ScalingPoint(plan, X, roots, (), D, D_u, K=K)
+    p = None
+    if cones.count:
+        x, z = (rng.normal(size=3) + np.array([9.0, 0.0, 9.0]) for _ in range(2))
+        D_u[cones.index], p = SecondOrderState(cones, x, z).metric()
+    at = ScalingPoint(plan, X, roots, (), D, D_u, cones, p, K)
     rhs = RightHandSide(0.3, R, *(rng.normal(size=k) for k in (program.m, 4)), rng.normal(size=4))
     rhs = rhs._replace(r_u=np.where(np.isinf(D_u), 0.0, rhs.r_u))
     one, other = sparse.factor(at)(rhs), dense.factor(at)(rhs)

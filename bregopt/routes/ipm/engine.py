@@ -183,12 +183,9 @@ class Engine:
         self.weights = tuple([group.weight for group in self.plan.groups])
         self._weighted = any(self.weights)
         self._weight = self.plan.spread(self.weights) if self._weighted else 0.0
-        exact = program.bounds.equal
-        fixed = bool((program.u_lo == program.u_hi).any())
-        in_rows = fixed or bool(program.cones.count) or bool(self.plan.faces)
         self._may_scale = True  # the rows once a step has lost digits
         self._system: System = ScaledRows.of(self.plan, program) or system_for(
-            self.plan, program.B, exact, in_rows, direct, formed
+            self.plan, program, program.bounds.equal, direct, formed
         )
 
     @property

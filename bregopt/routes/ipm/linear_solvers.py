@@ -98,6 +98,12 @@ class VariableMetric:
             inverse[np.ix_(place, place)] += np.outer(q, q) * (owner[:, None] == owner)
         return inverse
 
+    @property
+    def products(self) -> Array:
+        """The entries of ``inv(D_u)`` beside its diagonal part, for the pairs of variables in one cone."""
+        q, (one, other) = self._inverse_columns, self.cones.pairs
+        return np.zeros(0) if q is None else q[one] * q[other]
+
     def quotient(self, v: Array) -> Array:
         """Return ``inv(D_u) v`` for a vector of the bordering variables."""
         whole = np.zeros(len(self.d))

@@ -10,7 +10,8 @@
 **Sparse systems.** Where each block meets few rows, as clique submatrices do
 (:mod:`bregopt.presolve.chordal`), Newton's system in the multipliers of the rows is sparse. Its pattern is
 found once. Each step sums the values into it and factorizes it (SuperLU; Demmel, Eisenstat, Gilbert, Li and
-Liu 1999). With variables the system is the quasi-definite ``[[M, B], [B', -1 / D_u]]``.
+Liu 1999). With variables the system is ``[[M + D, B], [B', -inv(D_u)]]``. So it is for one matrix in
+powers of its entries, or in many small norms: most rows read only variables, in small second-order cones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.linalg import DEFINITE_RESIDUAL, ZERO_DIAGONAL
 from bregopt.presolve.cliques import eliminate
-from bregopt.program import LinearMap
+from bregopt.program import NO_CONES, LinearMap, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.block_rows import BlockSchur
 from bregopt.routes.ipm.linear_solvers import VariableMetric
@@ -56,8 +57,6 @@ _PLACE_COST = 10.0
 _PAIR_COST = 6.0
 # Approximate nanoseconds of one multiplication inside small matrix products.
 _FLOP_COST = 0.12
-# Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
-_LEAST_ROWS = 150
 # Pairs of rows that meet one block, relative to all pairs, up to which the system may be sparse.
 _SPARSE_SCHUR = 0.3
 # Operations of the search for its fill, relative to the cubed number of rows. The search then takes a few
@@ -65,9 +64,9 @@ _SPARSE_SCHUR = 0.3
 _SEARCH_SHARE = 3e-4
 # Nonzeros of its factor, relative to a dense one, up to which it is sparse.
 _SPARSE_FACTOR = 0.3
-# Diagonal entry, relative to the largest of its column, that is a pivot of a quasi-definite system. A smaller
-# one keeps the factor sparser and loses more digits.
-_PIVOT = 1e-2
+# Shift of the diagonal of a system with variables, relative to the largest entry of its column. All pivots
+# are then on the diagonal, in any order (Vanderbei 1995), and refinement takes back what it changes.
+_SHIFT = 1e-10
 # Limit on the refinements of a solution. They end earlier if the residual grows.
 _REFINEMENTS = 3
 
@@ -344,29 +343,29 @@ class SparseRowSystem(RowSystem):
     ----------
     plan : Plan
     B : csr_array of shape (m, k)
+    cones : SecondOrderCones
+        Of the variables.
     """
 
-    def __init__(self, plan: Plan, B: Any) -> None:
+    def __init__(self, plan: Plan, B: Any, cones: SecondOrderCones) -> None:
         super().__init__(plan, B, direct=True)
         self._formulas = [group.rows.formula for group in plan.groups]
-        self._pattern = _Pattern(plan.m, self._formulas, B)
+        self._pattern = _Pattern(plan.m, self._formulas, B, cones)
 
     @classmethod
-    def of(cls, plan: Plan, B: Any) -> SparseRowSystem | None:
+    def of(cls, plan: Plan, B: Any, cones: SecondOrderCones) -> SparseRowSystem | None:
         """Return the system, None where the matrix or its factor is not sparse."""
-        return cls(plan, B) if math.isfinite(sparse_fill(plan.A, B)) else None
-
-    def gram(self, P: Array, rows: IntArray) -> Callable[[Array], Array]:
-        parts = self.plan.views(P)
-        matrix = self._matrix(parts, parts, np.zeros(self.plan.m), np.ones(self.B.shape[1]))
-        return _SparseFactor(matrix[rows][:, rows], len(rows)).solve
+        return cls(plan, B, cones) if math.isfinite(sparse_fill(plan.A, B, cones)) else None
 
     def _factorized(
         self, scaling_point: ScalingPoint, bounded: IntArray
     ) -> tuple[VariableMetric, Callable[[Array, Array], tuple[Array, Array]]]:
-        X, K, D, D_u = scaling_point.X_parts, scaling_point.K_parts, scaling_point.D, scaling_point.D_u
+        D, D_u = scaling_point.D, scaling_point.D_u
         m, k, count = self.plan.m, len(D_u), len(bounded)
-        matrix = self._matrix(X, K, np.where(np.isfinite(D), D, 0.0), 1 / D_u)
+        metric = VariableMetric(D_u, np.ones(k, dtype=bool), scaling_point.cones, scaling_point.p_u)
+        parts = zip(self._formulas, scaling_point.X_parts, scaling_point.K_parts, strict=True)
+        values = np.concatenate([formula.values(X, K) for formula, X, K in parts])
+        matrix = self._pattern.matrix(values, np.where(np.isfinite(D), D, 0.0), 1 / D_u, metric.products)
         if count < m:
             kept = np.concatenate([bounded, np.arange(m, m + k)])
             matrix = matrix[kept][:, kept]
@@ -377,43 +376,45 @@ class SparseRowSystem(RowSystem):
             x = factor.solve(np.concatenate([b, q]))
             return x[:count], x[count:]
 
-        return VariableMetric(D_u, np.ones(k, dtype=bool)), solve
-
-    def _matrix(self, X: Sequence[Array], K: Sequence[Array], D: Array, E: Array) -> Any:
-        """Return ``[[M + D, B], [B', -E]]`` in CSC form."""
-        values = [formula.values(X_g, K_g) for formula, X_g, K_g in zip(self._formulas, X, K, strict=True)]
-        return self._pattern.matrix(np.concatenate(values), D, E)
+        return metric, solve
 
 
 class _Pattern:
-    """The pattern of ``[[M + D, B], [B', -E]]``, and the place of each value in it."""
+    """The pattern of ``[[M + D, B], [B', -inv(D_u)]]``, and the place of each value in it."""
 
-    def __init__(self, m: int, formulas: Sequence[BlockSchur | TermSchur | ProductSchur], B: Any) -> None:
+    def __init__(
+        self,
+        m: int,
+        formulas: Sequence[BlockSchur | TermSchur | ProductSchur],
+        B: Any,
+        cones: SecondOrderCones,
+    ) -> None:
         entries = sp.coo_array(B)
         size = m + B.shape[1]
         first, second = np.divmod(np.concatenate([formula.target for formula in formulas]), m)
         diagonal = np.arange(size)
-        column = np.concatenate([second, first, diagonal, entries.col + m, entries.row])
-        row = np.concatenate([first, second, diagonal, entries.row, entries.col + m])
+        one, other = (m + cones.index[k] for k in cones.pairs)
+        column = np.concatenate([second, first, diagonal, entries.col + m, entries.row, one])
+        row = np.concatenate([first, second, diagonal, entries.row, entries.col + m, other])
         places, place = np.unique(column * size + row, return_inverse=True)
         self._place, self._B = place.ravel().astype(np.intp), entries.data
         column, row = np.divmod(places, size)
         self._indices, self._indptr = row.astype(np.int32), np.searchsorted(column, np.arange(size + 1))
         self._size = size
 
-    def matrix(self, values: Array, D: Array, E: Array) -> Any:
-        """Return the matrix, from the values of the formulas."""
-        data = np.concatenate([values, values, D, -E, self._B, self._B])
+    def matrix(self, values: Array, D: Array, E: Array, products: Array) -> Any:
+        """Return the matrix; ``inv(D_u)`` is the diagonal `E` plus `products` of variables in one cone."""
+        data = np.concatenate([values, values, D, -E, self._B, self._B, -products])
         summed = np.bincount(self._place, data, len(self._indices))
         return sp.csc_array((summed, self._indices, self._indptr), (self._size, self._size))
 
 
-def sparse_fill(A: LinearMap, B: Any) -> float:
+def sparse_fill(A: LinearMap, B: Any, cones: SecondOrderCones) -> float:
     """Return about the number of nonzeros in a factor, infinite where it or its matrix is not sparse."""
     m = A.m
-    if len(A.orders) < 2 or m < _LEAST_ROWS or _pairs(A) > _SPARSE_SCHUR * m**2:
+    if _pairs(A) > _SPARSE_SCHUR * m**2:
         return math.inf
-    fill = fill_of(A, B, _SEARCH_SHARE * m**3)
+    fill = fill_of(A, B, _SEARCH_SHARE * m**3, cones)
     return fill if fill <= _SPARSE_FACTOR * m**2 / 2 else math.inf
 
 
@@ -425,8 +426,8 @@ def _pairs(A: LinearMap) -> float:
     return float(count @ count)
 
 
-def fill_of(A: LinearMap, B: Any, most: float) -> float:
-    """Return about the number of nonzeros in a factor of ``[[M, B], [B', -E]]``.
+def fill_of(A: LinearMap, B: Any, most: float, cones: SecondOrderCones = NO_CONES) -> float:
+    """Return about the number of nonzeros in a factor of ``[[M + D, B], [B', -inv(D_u)]]``.
 
     Rows that meet the same blocks and variables have the same pattern: each kind of row is eliminated at
     once.
@@ -437,6 +438,7 @@ def fill_of(A: LinearMap, B: Any, most: float) -> float:
     B : csr_array of shape (m, k)
     most : float
         Limit on the operations of the search.
+    cones : SecondOrderCones, optional
 
     Returns
     -------
@@ -456,6 +458,10 @@ def fill_of(A: LinearMap, B: Any, most: float) -> float:
             neighbors[kinds + j - blocks] |= met
         for v in met:
             neighbors[v] |= met - {v} if j < blocks else {kinds + j - blocks}
+    for cone in np.split(kinds + cones.index, cones.starts[1:]):
+        met = set(cone.tolist())
+        for v in met:
+            neighbors[v] |= met - {v}
     order = eliminate(neighbors, most)
     if neighbors:
         return math.inf
@@ -499,18 +505,15 @@ class _SparseFactor:
         if not np.isfinite(S.data).all():
             raise LinAlgError("the matrix is not finite")
         self._S = S
-        sizes = np.abs(S.diagonal())
-        sizes = np.where(sizes > ZERO_DIAGONAL, sizes, 1.0) * np.repeat(
-            [1.0, -1.0], [definite, S.shape[0] - definite]
-        )
-        pivoting = _PIVOT if definite < S.shape[0] else 0.0
-        extra, factor = 0.0, None
+        n = S.shape[0]
+        sizes = np.maximum.reduceat(np.abs(S.data), S.indptr[:-1])  # each diagonal entry is stored
+        sizes = np.where(sizes > ZERO_DIAGONAL, sizes, 1.0) * np.repeat([1.0, -1.0], [definite, n - definite])
+        extra, factor = 0.0 if definite == n else _SHIFT, None
         while factor is None:
             checkpoint()
             if extra > 1:
                 raise LinAlgError("the matrix is out of the range of doubles")
-            shifted = S + sp.diags_array(extra * sizes) if extra else S
-            factor = _factor(shifted, pivoting)
+            factor = _factor(S + sp.diags_array(extra * sizes) if extra else S, definite)
             extra = max(10 * extra, 1e-14)
         self._factor = factor
 
@@ -533,15 +536,17 @@ class _SparseFactor:
         return x
 
 
-def _factor(S: Any, pivoting: float) -> SuperLU | None:
-    """Return the factorization, None where the matrix is singular or, without pivoting, not definite."""
+def _factor(S: Any, definite: int) -> SuperLU | None:
+    """Return the factorization with diagonal pivots, None where they have not the signs of the blocks."""
     try:
         factor = splu(
             sp.csc_array(S),
             permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=pivoting,
+            diag_pivot_thresh=0.0,
             options={"SymmetricMode": True},
         )
     except RuntimeError:
         return None
-    return factor if pivoting or (factor.U.diagonal() > 0).all() else None
+    if definite == S.shape[0] and not (factor.U.diagonal() > 0).all():
+        return None
+    return factor

@@ -414,7 +414,7 @@ def _least_memory(program: Program, settings: Any) -> float:
         return dense
     from bregopt.routes.ipm.many_blocks import sparse_fill  # only large programs wait
 
-    return memory_needed(smaller, sparse_fill(smaller.A, smaller.B))
+    return memory_needed(smaller, sparse_fill(smaller.A, smaller.B, smaller.cones))
 
 
 def memory_needed(program: Program, nonzeros: float = math.inf) -> float:

@@ -8,7 +8,7 @@ With ``T(S) = sym(X S K)`` in every block, for the primal-dual step ``K = inv(Z)
 
 where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second-order cones. In the rows the
 system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables, and sparse if each
-of many blocks meets few rows (:mod:`bregopt.routes.ipm.many_blocks`). In the entries of one block, if
+block meets few of the rows (:mod:`bregopt.routes.ipm.many_blocks`). In the entries of one block, if
 no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
 and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.scaled_systems`).
 
@@ -30,7 +30,7 @@ from scipy.linalg import lapack
 from bregopt.arrays import TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import dense, lean, symmetrize
-from bregopt.program import LinearMap
+from bregopt.program import LinearMap, Program
 from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import (
     Corrections,
@@ -66,6 +66,8 @@ _NO_METRIC, _NO_COLUMNS = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool)), 
 _LARGEST_BORDERED = 6_000
 # Products with all rows that conjugate gradients take, to compare their cost with a factorization's.
 _ITERATED_PRODUCTS = 100
+# Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
+_LEAST_SPARSE = 150
 # Number of rows from which pairs are looked for, the share of the rows from which pairs pay, and the relative
 # distance of two sums of coefficients above which rows differ.
 _LEAST_PAIRED, _PAYS, _SAME = 100, 0.5, 1e-13
@@ -328,41 +330,34 @@ class _ScaledProduct:
 
 # Pays on: 300 triplets.
 # Pays on: 100 matrices in a chain.
+# Pays on: powers of all entries, n = 12.
 def system_for(
-    plan: Plan,
-    B: Any,
-    exact: Mask,
-    in_rows: bool = False,
-    direct: bool = False,
-    formed: int = FORMED_ENTRIES,
+    plan: Plan, program: Program, exact: Mask, direct: bool = False, formed: int = FORMED_ENTRIES
 ) -> System:
-    """Return the system with fewer unknowns.
+    """Return the sparse system where its factor is sparse, otherwise that with fewer unknowns.
 
     Parameters
     ----------
     plan : Plan
-    B : csr_array of shape (m, k)
+    program : Program
     exact : boolean array of shape (m,)
         Marks the rows with ``D = 0``, the hard equalities.
-    in_rows : bool
-        Whether the unknowns have to be the multipliers, as with fixed variables, second-order cones or faces.
     direct : bool
         Whether the system is always factorized; otherwise very many rows are left to conjugate gradients.
     formed : int
         Number of entries of ``X`` up to which the system in them is formed all the same.
     """
-    A = plan.A
-    several = len(A.orders) > 1
-    if several and direct and not in_rows:
-        from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only several matrices wait
+    A, B, k, m = plan.A, program.B, program.k, plan.m
+    in_rows = bool(plan.faces) or bool((program.u_lo == program.u_hi).any())  # the multipliers are unknowns
+    if direct and not in_rows and m >= _LEAST_SPARSE:
+        from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only many rows wait
 
-        sparse = SparseRowSystem.of(plan, B)
+        sparse = SparseRowSystem.of(plan, B, program.cones)
         if sparse is not None:
             return sparse
-    if in_rows or several:
+    if in_rows or program.cones.count or len(A.orders) > 1:
         return RowSystem(plan, B, direct)
-    (n,), k, m = A.orders, B.shape[1], A.m
-    equalities = int(exact.sum())
+    (n,), equalities = A.orders, int(exact.sum())
     # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
     iterated = not direct and k == equalities == 0 and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
     entries = n * (n + 1) // 2

@@ -129,7 +129,7 @@ class SoftNewton(Method):
         self._problem, self._A, self._bounds = problem, problem.program.A, problem.program.bounds
         exact = np.zeros(problem.program.m, dtype=bool)
         self._plan = Plan.of(self._A, stacked=False)
-        self._system = system_for(self._plan, problem.program.B, exact)
+        self._system = system_for(self._plan, problem.program, exact)
         self._sizes = [float(np.linalg.norm(C)) for C in problem.C]
         expensive = newton_flops(problem.program) > _RESPONSE_FLOPS
         self._rounds = _MORE_RESPONSE_ROUNDS if expensive else _RESPONSE_ROUNDS
