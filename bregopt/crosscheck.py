@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bregopt.arrays import Array, Frame
 from bregopt.certify import dimacs_errors as errors_of
+from bregopt.display import Axes, html_table, latex_table, plot_intervals, table_lines
 from bregopt.errors import ConvergenceWarning, SolverError, UnsupportedProblemError, require
 from bregopt.modeling.problem import Problem
-from bregopt.plotting import Axes, plot_intervals
 from bregopt.program import LowRank, Matrix, Program
 from bregopt.program.rows.base import frobenius_norm
 from bregopt.program.scale import scale_of
@@ -34,7 +34,6 @@ from bregopt.routes.registry import REFERENCE, SeededOptions, check_options, own
 from bregopt.routes.routing import takes
 from bregopt.routes.solution import Solution, Status
 from bregopt.routes.verification import verified
-from bregopt.tables import html_table, latex_table, table_lines
 
 if TYPE_CHECKING:
     import cvxpy

@@ -28,11 +28,10 @@ import scipy.linalg
 
 import bregopt as bo
 from bregopt.arrays import Array, IntArray
+from bregopt.display import plot_points, table_lines
 from bregopt.errors import require
 from bregopt.files import replacing
-from bregopt.plotting import plot_points
 from bregopt.records import dataclass
-from bregopt.tables import table_lines
 
 __all__ = ["main"]
 

@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from bregopt import Problem, RowChunks, Solution, soft
 from bregopt.arrays import LARGEST_COLUMN_SPREAD, Array, IntArray, positive_number, unlike_sizes
 from bregopt.clock import threads_for
+from bregopt.display import Axes, plot_points
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
-from bregopt.plotting import Axes, plot_points
 
 __all__ = [
     "Drawn",

@@ -30,11 +30,11 @@ from bregopt.arrays import (
     rectangular,
     symmetric_matrix,
 )
+from bregopt.display import Axes, plot_scores
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
 from bregopt.learn.constraints import generator
-from bregopt.plotting import Axes, plot_scores
 
 __all__ = ["GraphicalLasso", "GraphicalLassoCV", "StabilitySelection"]
 

@@ -15,12 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from bregopt.display import escaped, html_table, latex_table, latex_text
 from bregopt.modeling.affine import Formula
 from bregopt.modeling.complex_variables import ComplexOperand
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.records import dataclass
-from bregopt.tables import escaped, html_table, latex_table, latex_text
 
 __all__ = ["ATOMS", "HTML", "LATEX", "UNICODE", "Piece", "Style", "as_html", "as_latex", "as_text", "written"]
 

@@ -23,14 +23,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame, IntArray, is_one_of
+from bregopt.display import Axes, escaped, html_table, plot_panel, table_lines
 from bregopt.divergences import DIVERGENCES
 from bregopt.errors import require
 from bregopt.files import replacing
 from bregopt.io.matrices import SUFFIXES, csv_text, read_matrix
 from bregopt.io.matrices import Table as MatrixTable
-from bregopt.plotting import Axes, plot_panel
 from bregopt.records import cached_property, dataclass, replace
-from bregopt.tables import escaped, html_table, table_lines
 
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions

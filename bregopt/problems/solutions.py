@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bregopt.arrays import Array, Frame, IntArray
 from bregopt.certify.accuracy import Accuracy
+from bregopt.display import Axes
 from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.matrices import labeled
-from bregopt.plotting import Axes
 from bregopt.program import StopReason
 from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass

@@ -21,6 +21,7 @@ from bregopt import clock
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import with_trace_multipliers
 from bregopt.clock import CutShort
+from bregopt.display import html_table, latex_table, table_lines
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import presolve
 from bregopt.program import Block, Bounds, Declaration, Program
@@ -31,7 +32,6 @@ from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import time_limit
-from bregopt.tables import html_table, latex_table, table_lines
 
 __all__ = ["Conflict", "Contradicting", "find_conflict", "with_largest"]
 

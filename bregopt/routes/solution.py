@@ -14,12 +14,11 @@ from bregopt.arrays import Array, ArrayOrFrame
 from bregopt.certify import Status, dimacs_errors
 from bregopt.certify.accuracy import Accuracy, has_closed_form
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
-from bregopt.plotting import Axes, plot_convergence
+from bregopt.display import Axes, html_table, latex_table, plot_convergence
 from bregopt.program import Answer, Declaration, LowRank, Program, StopReason
 from bregopt.program.rows.base import Matrix
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.accuracy import Units, accuracy_of, summary
-from bregopt.tables import html_table, latex_table
 
 if TYPE_CHECKING:
     from bregopt.rigorous.file.certificate import TraceProfile, Verification

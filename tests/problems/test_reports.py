@@ -161,7 +161,7 @@ def test_covariances_of_unlike_units_are_drawn_as_correlations():
 
 @pytest.mark.usefixtures("_drawn")
 def test_of_many_edges_and_curves_the_largest_are_drawn():
-    from bregopt.plotting import plot_graph, plot_path
+    from bregopt.display import plot_graph, plot_path
 
     rng = np.random.default_rng(0)
     partial = np.triu(rng.normal(size=(60, 60)), 1)
@@ -183,7 +183,7 @@ def test_labels_at_any_order_and_unknown_entries_unlike_zero(n):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    from bregopt.plotting import plot_correlation
+    from bregopt.display import plot_correlation
 
     labels = [f"a${k}$" for k in range(n)]
     before = np.eye(n)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from bregopt.arrays import Array, ArrayOrFrame, IntArray, Mask, rectangular, unlike_sizes
 from bregopt.certify import bracket, proven_bound
 from bregopt.certify.accuracy import Accuracy
+from bregopt.display import Axes, plot_correlation
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.io.matrices import Labels, is_pandas, labeled
-from bregopt.plotting import Axes, plot_correlation
 from bregopt.problems.correlation.request import Request, left_out_message
 from bregopt.problems.reports import Report, Table, caption
 from bregopt.program import StopReason

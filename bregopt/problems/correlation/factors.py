@@ -46,10 +46,10 @@ from bregopt.arrays import (
     symmetric_matrix,
 )
 from bregopt.clock import CutShort, checkpoint, threads_for
+from bregopt.display import Axes, plot_loadings
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.matrices import aligned, framed, is_pandas, labels_of
 from bregopt.linalg import root_of, turned
-from bregopt.plotting import Axes, plot_loadings
 from bregopt.problems.arguments import row_weights
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,

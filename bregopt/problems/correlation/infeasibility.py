@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, Frame, IntArray, Mask
+from bregopt.display import html_table, table_lines
 from bregopt.errors import UnsupportedProblemError, require
 from bregopt.io.matrices import Labels
 from bregopt.modeling.atoms import diag, trace
@@ -24,7 +25,6 @@ from bregopt.problems.correlation.request import Request
 from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
-from bregopt.tables import html_table, table_lines
 
 __all__ = [
     "Suggestion",

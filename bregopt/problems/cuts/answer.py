@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra, reverse_cuthill_mckee
 
 from bregopt.arrays import Array, IntArray, finite_array, is_one_of, rectangular
+from bregopt.display import Axes, plot_convergence
 from bregopt.errors import require
 from bregopt.executors import check_executor
 from bregopt.io.graphs import Graph
-from bregopt.plotting import Axes, plot_convergence
 from bregopt.problems.cuts.branch_and_bound.certificate import CutCertificate
 from bregopt.problems.cuts.proof import ENUMERATION
 from bregopt.problems.cuts.triangles import LARGEST_ORDER

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from bregopt import clock
 from bregopt.arrays import Array, IntArray, MatrixLike, finite_array
+from bregopt.display import html_table
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.io.matrices import labels_of
 from bregopt.modeling.atoms import diag, inner, quad_form
@@ -49,7 +50,6 @@ from bregopt.rigorous.ball import UNIT, down
 from bregopt.routes.base import Seed
 from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
-from bregopt.tables import html_table
 
 __all__ = ["BinaryMinimum", "Cut", "max_cut", "min_balanced_cut", "proven_cut", "qubo"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, finite_array
 from bregopt.certify import Certificate
+from bregopt.display import one_axes
 from bregopt.errors import ConvergenceWarning, warn_caller
-from bregopt.plotting import one_axes
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 

@@ -26,6 +26,7 @@ from bregopt.arrays import (
     unlike_sizes,
 )
 from bregopt.clock import threads_for
+from bregopt.display import Axes
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.matrices import framed, is_pandas
 from bregopt.modeling.atoms import inner, quad_form, trace
@@ -33,7 +34,6 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Minimize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
-from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_design, verdict
 from bregopt.problems.logdet.candidates import (
     INFORMATION_ROUND_OFF,

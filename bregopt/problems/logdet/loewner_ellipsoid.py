@@ -24,9 +24,9 @@ from bregopt.arrays import (
     finite_array,
 )
 from bregopt.clock import threads_for
+from bregopt.display import Axes
 from bregopt.io.matrices import framed, is_pandas
 from bregopt.linalg import root_of
-from bregopt.plotting import Axes
 from bregopt.problems.logdet.answer import ProvenAnswer, draw_ellipse, verdict
 from bregopt.problems.logdet.candidates import Candidates, WeightBounds
 from bregopt.problems.logdet.interior_point import Model, optimal_weights

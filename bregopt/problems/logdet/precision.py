@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, Frame, is_one_of, positive_integer, rectangular, symmetric_matrix
+from bregopt.display import Axes, plot_graph, plot_path
 from bregopt.errors import did_you_mean, require
 from bregopt.io.graphs import GraphLike
 from bregopt.io.matrices import Labels, aligned, framed, is_pandas, labeled, labels_of, pair_labels
@@ -25,7 +26,6 @@ from bregopt.modeling.convex.eigenvalues import log_det
 from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD
-from bregopt.plotting import Axes, plot_graph, plot_path
 from bregopt.problems.arguments import LABELS_SHOWN, Pairs, fixed_pairs
 from bregopt.problems.correlation.request import given_matrix
 from bregopt.program.rows.base import LowRank

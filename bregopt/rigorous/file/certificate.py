@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array
+from bregopt.display import Axes, html_table, plot_trace_profile, table_lines
 from bregopt.files import path_of, replacing, zipped
-from bregopt.plotting import Axes, plot_trace_profile
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.convex_terms import StatedTerm, in_epigraph
@@ -34,7 +34,6 @@ from bregopt.rigorous.lower import clipped, exact_multipliers, lower_bound, psd_
 from bregopt.rigorous.proof import feasibility, homogeneous, refutes
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
-from bregopt.tables import html_table, table_lines
 
 __all__ = ["BoundCertificate", "ProvenBound", "TraceProfile", "Verification", "rounded", "stated"]
 
