@@ -69,8 +69,9 @@ _CG_STEPS = 200
 # Limit on increases of the divergence's weight in the search for a first point, and the factor of one. The
 # exponential of von Neumann overflows at zero multipliers if the linear cost is large.
 START_TRIALS, START_GROWTH = 8, 10.0
-# Entries of the rows in the eigenvectors up to which Newton's equation is formed.
-_LARGEST_FORMED = 20_000_000
+# Entries of the rows in the eigenvectors up to which Newton's equation is formed; with several matrices the
+# multiplications for that, relative to the cubes of their orders: they take as long as one cut-off direction.
+_LARGEST_FORMED, _LARGEST_WORK = 20_000_000, 4_000
 # Steps after which a barrier helps; where the rows leave an interior 5 to 10 suffice.
 _MANY_STEPS = 14
 # First and least root of the barrier's weight, relative to the largest eigenvalue, the decrease of the weight
@@ -494,9 +495,15 @@ class _DualNewton(Method):
 
     # Pays on: nearly singular block and bounds, n = 45.
     def _has_gram(self, at: _Point) -> bool:
-        """Whether Newton's equation can be factorized, as it is from the first one on that is not solved."""
-        entries = sum(n * (n + 1) // 2 for n in self._program.A.orders)
-        return len(at.y) * entries <= _LARGEST_FORMED and all(map(has_gram, at.spectra))
+        """Whether Newton's equation can be factorized, as it is from the first one on that is not solved.
+
+        Where equalities link all entries of matrices, exact steps are short, and one that is cut off costs a
+        tenth.
+        """
+        orders, rows = self._program.A.orders, len(at.y)
+        terms = rows * sum(n * (n + 1) // 2 for n in orders)
+        fits = len(orders) == 1 or rows * terms <= _LARGEST_WORK * sum(n**3 for n in orders)
+        return fits and terms <= _LARGEST_FORMED and all(map(has_gram, at.spectra))
 
     def _gram(self, at: _Point) -> Array:
         """Return ``sum H`` as a matrix."""

@@ -106,6 +106,18 @@ def test_an_accuracy_of_the_entries_is_left_to_proximal_steps(d):
     assert np.abs(sol.X - isotropic(d, 1 / d)).max() <= min(sol.accuracy.largest + 1e-15, 1e-8)
 
 
+@pytest.mark.parametrize("n", [50, 64])
+def test_nearest_correlation_matrix_above_another(n):
+    """The equalities of both matrices are so many that factorizations of Newton's equation took minutes."""
+    A, X = np.random.default_rng(3).normal(size=(n, n)), bo.PSD(n)
+    above = X >> 0.1 * np.ones((n, n))
+    prob = bo.Problem(bo.Minimize(bo.frobenius_div(X, (A + A.T) / 2)), [bo.diag(X) == 1, above])
+    sol, other = prob.solve("bregman", time_limit=60), prob.solve("lagrangian")
+    assert sol.status == other.status == "optimal"
+    assert abs(sol.value - other.value) <= sol.error + other.error
+    assert np.allclose(sol.X, other.X, atol=1e-3)
+
+
 @pytest.mark.parametrize("solver", ["path", "auto"])
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_infeasible_rows_are_proven(name, solver):
