@@ -128,6 +128,15 @@ class Bounds(PickledWithoutCache):
         """Whether all rows are hard."""
         return bool(self.hard.all())
 
+    @property
+    def can_be_inactive(self) -> Mask:
+        """The mask of the rows that may have a zero multiplier: those with room between their bounds.
+
+        Rows with a smooth penalty are left to the methods, for which they are cheap.
+        """
+        mask: Mask = (self.lo < self.hi) & (self.kind <= _HINGE)
+        return mask
+
     @cached_property
     def all_soft(self) -> bool:
         """Whether all rows are soft."""

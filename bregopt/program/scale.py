@@ -1,4 +1,4 @@
-"""Expected magnitudes of a program's answer, multipliers and objective, computed from its data alone.
+"""Magnitudes of a program's answer, multipliers and objective, and of the work, from its data alone.
 
 Gaps and residuals are relative to these scales. Iterates and multipliers may diverge. A scale that diverged
 with them would hide any error, so the scales do not depend on them.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bregopt.arrays import TINY
+from bregopt.arrays import TINY, Array
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.divergences.rows import Penalty
 from bregopt.program.program import Block, Nearness, Program, divergence_of
@@ -19,7 +19,16 @@ from bregopt.program.rows import Sum
 from bregopt.program.rows.base import LowRank, frobenius_norm
 from bregopt.records import dataclass, kept
 
-__all__ = ["DimacsSizes", "Scale", "dimacs_sizes", "pays", "scale_of"]
+__all__ = [
+    "DimacsSizes",
+    "Scale",
+    "dimacs_sizes",
+    "entries_of",
+    "newton_flops",
+    "pays",
+    "price_range",
+    "scale_of",
+]
 
 _LARGEST_FORMED = 500  # the order up to which a cost matrix is formed to find its largest entry
 _RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero
@@ -212,3 +221,26 @@ def _largest_entry(block: Block) -> float:
     _, inverse = np.unique(i * block.n + j, return_inverse=True)
     entry = np.bincount(inverse, np.where(i == j, t.value, t.value / 2))
     return float(np.abs(entry).max(initial=0.0))
+
+
+# --- Sizes of a method's work ---------------------------------------------------------------------------
+
+
+def newton_flops(program: Program) -> float:
+    """Return an estimate of the operations of a Newton step on all rows, in the rows or the entries."""
+    return float(program.m) * min(program.m, entries_of(program)) ** 2
+
+
+def entries_of(program: Program) -> int:
+    """Return the number of entries of the symmetric matrices."""
+    return sum(block.n * (block.n + 1) // 2 for block in program.blocks)
+
+
+def price_range(program: Program, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Return the least and the largest ``B'y`` of multipliers between `lower` and `upper`, shape ``(k,)``."""
+    rows = np.repeat(np.arange(program.m), np.diff(program.B.indptr))
+    ends = np.sort([program.B.data * lower[rows], program.B.data * upper[rows]], axis=0)
+    least, largest = (
+        np.bincount(program.B.indices, weights=end, minlength=program.k).astype(float) for end in ends
+    )
+    return least, largest

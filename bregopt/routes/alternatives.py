@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify, divergence_factor
+from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.point import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
@@ -330,11 +330,12 @@ def without_noise(y: Array, sizes: Array, part: float) -> Array:
 
 
 def with_attainment(
-    program: Program, answer: Answer, certificate: Certificate, tol: float
+    program: Program, answer: Answer, certificate: Certificate, tol: float, diverges: bool
 ) -> tuple[Answer, Certificate]:
     """Return the answer with a sentence on what diverges, and better multipliers if a direction is found.
 
-    An answer that meets the tolerance gets the sentence only if that direction exists up to round-off.
+    It is of use where the point `diverges`, or the certificate does not meet the tolerance. An answer that
+    meets it gets the sentence only if that direction exists up to round-off.
     """
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
         return answer, certificate
@@ -345,7 +346,7 @@ def with_attainment(
     if program.curved or any(isinstance(X, LowRank) for X in answer.X):
         return answer, certificate
     sentences, unexplained = [], not answer.detail and not certificate.meets(tol)
-    if divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) > 1:
+    if diverges:
         norm = float(np.sqrt(sum(np.linalg.norm(X) ** 2 for X in answer.X)))
         found = _found(program, answer.X)
         if found is not None:

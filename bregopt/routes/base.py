@@ -65,6 +65,8 @@ class Capabilities:
         Whether the program may have convex terms, such as entropies.
     squares : bool
         Whether squared distances are taken beside matrices without a divergence.
+    linear : bool
+        Whether programs are taken in which no matrix has a divergence, and no variable is in a cone.
     """
 
     objectives: frozenset[str]
@@ -78,6 +80,7 @@ class Capabilities:
     reductions: tuple[str, ...] = ()
     terms: bool = False
     squares: bool = False
+    linear: bool = True
 
     def refusal(self, program: Program) -> str | None:
         """Return the reason why the route does not take the program, None if it does."""
@@ -107,7 +110,12 @@ class Capabilities:
                 if trace_bound(program, b) is None:
                     rows = f"it needs rows that bound the trace of {block.name}"
                     return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
-        return shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+        short = shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+        if short is not None or self.linear or not program.blocks:
+            return short
+        if any(program.divergences) or program.cones.count:
+            return None
+        return f"it does not take a linear objective (of {program.blocks[0].name})"
 
     def _not_taken(self, nearness: Nearness | None) -> str | None:
         """Return the objective of a block that the route does not take, None if it takes it."""

@@ -20,6 +20,7 @@ from bregopt.certify import (
     certify,
     check_families,
     cost_of_round_off,
+    divergence_factor,
 )
 from bregopt.certify.point import ROW_NOISE
 from bregopt.certify.restoration import on_rows
@@ -141,7 +142,12 @@ def _run(
     solved = time.perf_counter()
     with clock.finishing(), kept(solver, restated.program, answer):
         answer, certificate = _certified(restated.program, answer, settings)
-        answer, certificate = with_attainment(restated.program, answer, certificate, settings.tol)
+        point = PrimalDualPoint(restated.program, answer.X, answer.u, answer.y)
+        diverges = divergence_factor(point) > 1
+        if diverges or not certificate.meets(settings.tol):
+            answer, certificate = with_attainment(
+                restated.program, answer, certificate, settings.tol, diverges
+            )
     certificate = _within_first_order(restated.program, answer, certificate, settings.tol)
     if certificate.is_at_round_off(settings.tol):
         answer = replace(answer, detail=_round_off(restated.program, answer, certificate, settings.tol))

@@ -29,6 +29,7 @@ from bregopt.presolve import UNIVERSAL, presolve
 from bregopt.presolve.coordinates import on_range_spaces
 from bregopt.presolve.dual_form import newton_unknowns
 from bregopt.program import Penalty, Program
+from bregopt.program.scale import newton_flops
 from bregopt.records import dataclass, replace
 from bregopt.routes import driver
 from bregopt.routes.base import Settings, Solver
@@ -47,7 +48,7 @@ from bregopt.routes.registry import (
     time_limit,
 )
 from bregopt.routes.solution import Solution
-from bregopt.routes.working_set import can_be_inactive, has_many_hinges, newton_flops
+from bregopt.routes.working_set import has_many_hinges
 
 if TYPE_CHECKING:
     from bregopt.rigorous.file.certificate import Verification
@@ -311,7 +312,7 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
             return _earlier("lagrangian", route_names())
         if None not in trace_bounds(program):
             return _earlier("lowrank", route_names())
-    most = int(can_be_inactive(program.bounds).sum()) > program.m / 2
+    most = int(program.bounds.can_be_inactive.sum()) > program.m / 2
     if coarse and most and (hard or _hard_hinges(program)):
         return _earlier("psdboost", route_names())
     if large and program.m <= order + _FEW_MORE and not _narrow(program):

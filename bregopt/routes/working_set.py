@@ -21,6 +21,7 @@ from bregopt.clock import CutShort
 from bregopt.presolve import with_multipliers
 from bregopt.program import LIMITS, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
+from bregopt.program.scale import entries_of, newton_flops, price_range
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.base import Method, Tuning
@@ -29,11 +30,8 @@ from bregopt.routes.progress import Progress, reason
 __all__ = [
     "ActiveSet",
     "WorkingSetTuning",
-    "can_be_inactive",
-    "entries_of",
     "has_many_hinges",
     "most_act",
-    "newton_flops",
     "on_working_set",
     "sizes_at",
 ]
@@ -105,7 +103,7 @@ class ActiveSet:
     @classmethod
     def resting(cls, bounds: Bounds, y: Array | None = None) -> ActiveSet:
         """Return the active set with every row inactive that can be, except rows with a multiplier in `y`."""
-        working = ~can_be_inactive(bounds)
+        working = ~bounds.can_be_inactive
         if y is not None:
             working |= bounds.clip(y) != 0
         return cls(working, np.zeros(bounds.m))
@@ -169,18 +167,6 @@ class ActiveSet:
         along[used] *= bounds.gamma[used]
         return along
 
-    def reach(self, program: Program) -> tuple[Array, Array]:
-        """Return the least and the largest ``B'y`` over the multipliers of the working set."""
-        lower, upper = program.bounds.dual_range()
-        lower = np.where(self.working, lower, self.fixed)
-        upper = np.where(self.working, upper, self.fixed)
-        rows = np.repeat(np.arange(program.m), np.diff(program.B.indptr))
-        ends = np.sort([program.B.data * lower[rows], program.B.data * upper[rows]], axis=0)
-        least, largest = (
-            np.bincount(program.B.indices, weights=end, minlength=program.k).astype(float) for end in ends
-        )
-        return least, largest
-
     def paying(self, program: Program) -> ActiveSet:
         """Return the active set with enough more rows that ``B'y = c`` is possible for each variable.
 
@@ -190,7 +176,9 @@ class ActiveSet:
         lower, upper = program.bounds.dual_range()
         columns = program.B.tocsc()
         for j in np.flatnonzero(program.free):
-            least, largest = active_set.reach(program)
+            fixed, working = active_set.fixed, active_set.working
+            ends = (np.where(working, end, fixed) for end in (lower, upper))
+            least, largest = price_range(program, *ends)
             short = max(program.c[j] - largest[j], least[j] - program.c[j])
             if short < 0:
                 continue
@@ -198,38 +186,17 @@ class ActiveSet:
             rows, weight = columns.indices[own], columns.data[own]
             up = program.c[j] >= largest[j]
             end = np.where((weight > 0) == up, upper[rows], lower[rows])
-            gain = np.where(
-                active_set.working[rows], 0.0, np.abs(weight) * np.abs(end - active_set.fixed[rows])
-            )
+            gain = np.where(working[rows], 0.0, np.abs(weight) * np.abs(end - fixed[rows]))
             order = np.argsort(-gain, kind="stable")
             enough = int(np.searchsorted(np.cumsum(gain[order]), 2 * short)) + 1
             active_set = active_set.joined(rows[order[:enough]])
         return active_set
 
 
-def can_be_inactive(bounds: Bounds) -> Mask:
-    """Return the mask of the rows that may have a zero multiplier: those with room between their bounds.
-
-    Rows with a smooth penalty are left to the methods, for which they are cheap.
-    """
-    mask: Mask = (bounds.lo < bounds.hi) & (bounds.kind <= Penalty.HINGE)
-    return mask
-
-
-def newton_flops(program: Program) -> float:
-    """Return an estimate of the operations of a Newton step on all rows, in the rows or the entries."""
-    return float(program.m) * min(program.m, entries_of(program)) ** 2
-
-
-def entries_of(program: Program) -> int:
-    """Return the number of entries of the symmetric matrices."""
-    return sum(block.n * (block.n + 1) // 2 for block in program.blocks)
-
-
 # Pays on: 1,600 triplets of overlapping classes, n = 64.
 def most_act(program: Program, sampled: Program, y: Array) -> bool:
     """Whether most rows of a sample act, so that most of all rows do: rounds would only repeat the work."""
-    size = np.abs(y[can_be_inactive(sampled.bounds)])
+    size = np.abs(y[sampled.bounds.can_be_inactive])
     acting = np.count_nonzero(size > _ACTING * size.max(initial=0.0))
     return program.m <= _MOST_ROWS * entries_of(program) and bool(acting > _MOST_ACT * len(size))
 
@@ -288,7 +255,7 @@ class _Rounds:
         self._method, self._program, self._settings, self._progress = method, program, settings, progress
         self._loose, self._tuning = loose, settings.tuning
         self._tol = max(self._tuning.first_tol, settings.tol) if loose else settings.tol
-        self._optional = can_be_inactive(program.bounds)
+        self._optional = program.bounds.can_be_inactive
         self._left = np.zeros(program.m, dtype=bool)  # a row leaves at most once
         self._best: tuple[float, Answer] | None = None
         self._steps, self._work = 0, 0.0

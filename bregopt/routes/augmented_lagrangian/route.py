@@ -17,6 +17,7 @@ from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import LIMITS, Answer, Penalty, Program, Start, StopReason, pays
+from bregopt.program.scale import newton_flops
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
@@ -25,7 +26,6 @@ from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardFor
 from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.progress import Monitor, Progress, reason
-from bregopt.routes.working_set import newton_flops
 
 __all__ = ["Lagrangian"]
 

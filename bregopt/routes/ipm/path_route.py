@@ -26,7 +26,7 @@ from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
-from bregopt.program.scale import scale_of
+from bregopt.program.scale import entries_of, newton_flops, price_range, scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
@@ -35,16 +35,7 @@ from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.start import follow_path_directly
 from bregopt.routes.progress import Progress
-from bregopt.routes.working_set import (
-    ActiveSet,
-    WorkingSetTuning,
-    can_be_inactive,
-    entries_of,
-    most_act,
-    newton_flops,
-    on_working_set,
-    sizes_at,
-)
+from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, most_act, on_working_set, sizes_at
 
 __all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set", "solve_on_path"]
 
@@ -164,6 +155,8 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)
+        if answer.stop is StopReason.CONVERGED:
+            return answer
         answer = with_proof(program, answer, solve_on_path, settings, progress)
         answer = with_interior(program, answer, solve_on_path, settings, progress)
         if answer.stop is StopReason.UNBOUNDED:
@@ -383,7 +376,7 @@ def _single_variable_ray(program: Program) -> Answer | None:
     """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
     if not program.k:
         return None
-    least, largest = ActiveSet(np.ones(program.m, dtype=bool), np.zeros(program.m)).reach(program)
+    least, largest = price_range(program, *program.bounds.dual_range())
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
     for j in np.flatnonzero((program.c > largest) | (program.c < least)):
         u = np.zeros(program.k)
@@ -396,7 +389,7 @@ def _single_variable_ray(program: Program) -> Answer | None:
 # Pays on: 4,800 distances, n = 100.
 def _many_inactive(program: Program, tuning: InteriorPointTuning) -> bool:
     """Whether so many rows can be inactive that a working set costs less."""
-    inactive = int(can_be_inactive(program.bounds).sum())
+    inactive = int(program.bounds.can_be_inactive.sum())
     many = inactive > tuning.sample_ratio * _sample_size(program, tuning)
     return many and newton_flops(program) > tuning.working_set_flops
 
@@ -422,7 +415,7 @@ def memory_needed(program: Program, nonzeros: float = math.inf) -> float:
 
     `nonzeros` is the number of those in the factor of Newton's system if it is sparse.
     """
-    inactive = int(can_be_inactive(program.bounds).sum())
+    inactive = int(program.bounds.can_be_inactive.sum())
     triangles = entries_of(program)
     # About as many of the rows that can be inactive are active as there are entries; these are stored twice.
     unknowns = program.m - inactive + min(inactive, 2 * triangles)
@@ -447,7 +440,7 @@ def first_active_set(
         most `count` rows, such as a bound on the trace, are in both.
     start : Start, optional
     """
-    optional = np.flatnonzero(can_be_inactive(program.bounds) & ~_in_small_constraints(program, count))
+    optional = np.flatnonzero(program.bounds.can_be_inactive & ~_in_small_constraints(program, count))
     if start is not None and start.X:
         return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, optional, count)
     sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)

@@ -20,12 +20,12 @@ from bregopt.arrays import EPS, Array
 from bregopt.certify import Certificate, Known
 from bregopt.clock import checkpoint
 from bregopt.linalg import inverse_of, log_det, root_of
+from bregopt.program.scale import newton_flops
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.logdet_newton import LogDeterminants, LogDetProblem, Matrices
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import system_for
 from bregopt.routes.progress import Method
-from bregopt.routes.working_set import newton_flops
 
 __all__ = ["SoftIterate", "SoftNewton"]
 

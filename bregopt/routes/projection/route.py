@@ -30,7 +30,7 @@ from bregopt.routes.progress import Progress
 from bregopt.routes.projection.proximal_point import proximal, with_proximal_terms
 from bregopt.routes.projection.stack_newton import solve_stack
 from bregopt.routes.projection.stack_of_one import CITATIONS, KULIS, QI_SUN, EntryProgram, solved_as_stack
-from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, can_be_inactive, on_working_set
+from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, on_working_set
 
 if TYPE_CHECKING:
     from bregopt.routes.graphical_lasso.problem import LassoProgram
@@ -143,6 +143,7 @@ class Bregman:
         cones=True,
         matrices=8,
         reductions=("slacks",),
+        linear=False,
     )
     Settings: ClassVar[type[base.Settings]] = BregmanSettings
     solve_stack = staticmethod(solve_stack)
@@ -289,10 +290,10 @@ def _without_divergence(program: Program, settings: Any) -> str | None:
         return None
     kinds = [block.nearness.kind for block in program.blocks if block.nearness is not None]
     spectral = [kind.offers("spectrum") and not kind.barrier and not kind.weights for kind in kinds]
-    if kinds and all(spectral) and settings.method != "cyclic":
+    if all(spectral) and settings.method != "cyclic":
         return None
-    beside = " but beside von Neumann or Frobenius, method 'newton'" if kinds else ""
-    return f"it does not take a linear objective (of {linear[0]}){beside}"
+    beside = "but beside von Neumann or Frobenius, method 'newton'"
+    return f"it does not take a linear objective (of {linear[0]}) {beside}"
 
 
 def _beyond_cap(program: Program, settings: Any) -> str | None:
@@ -533,7 +534,7 @@ def _many_inactive(program: Program, tuning: ProjectionTuning) -> bool:
 
     On the dual, mutually orthogonal rows do not slow each other down, however many they are.
     """
-    inactive = can_be_inactive(program.bounds)
+    inactive = program.bounds.can_be_inactive
     if not all(kind.barrier for kind in kinds_of(program)):
         for term in program.A.terms:
             if term.rows.single:
