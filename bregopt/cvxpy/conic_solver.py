@@ -17,7 +17,7 @@ from cvxpy.reductions.solvers import defines
 from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 
 from bregopt import clock
-from bregopt.arrays import Array, check_memory
+from bregopt.arrays import Array
 from bregopt.clock import threads_for
 from bregopt.cvxpy.conic_program import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.outcomes import (
@@ -29,6 +29,7 @@ from bregopt.cvxpy.outcomes import (
     status_of,
     with_a_point,
 )
+from bregopt.cvxpy.problems.lower import check_sizes
 from bregopt.cvxpy.readings import Conic, read_conic, too_large
 from bregopt.errors import UnsupportedProblemError
 from bregopt.linalg import csr_of
@@ -38,7 +39,7 @@ from bregopt.routes import routing
 from bregopt.routes.registry import time_limit
 from bregopt.routes.solution import Solution
 
-__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "check_sizes", "conic_data", "register"]
+__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's default
@@ -60,8 +61,6 @@ _OTHER_CONES = {"p3d": "power", "pnd": "power"}
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
 _ROWS = "BREGOPT rows"  # key of the last program, and of its A as it was given, in the solver cache
-_VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
-_CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 
 
 class Bregopt(CLARABEL):  # type: ignore[misc]
@@ -322,26 +321,3 @@ def _clarabel_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if options.get(name) is not None:
             given |= dict.fromkeys(theirs, options[name])
     return given
-
-
-def check_sizes(problem: Any) -> None:
-    """Refuse a problem that does not fit in memory, before an array of its size is made.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-
-    Raises
-    ------
-    ValueError
-        The message names the largest variable or constraint, the memory needed and the memory there is.
-    """
-    needed = {
-        f"variable {variable.name()} of shape {variable.shape}": _VARIABLE * variable.size
-        for variable in problem.variables()
-    }
-    for number, constraint in enumerate(problem.constraints):
-        needed[f"constraint {number} of shape {constraint.shape}"] = _CONSTRAINT * constraint.size
-    if needed:
-        largest = max(needed, key=needed.__getitem__)
-        check_memory(float(sum(needed.values())), f"the CVXPY problem, with {largest},")

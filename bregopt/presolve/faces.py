@@ -269,7 +269,7 @@ def faces(program: Program, tolerances: Tolerances) -> OnFaces | None:
 
 def implied_faces(program: Program) -> OnFaces | None:
     """Return the program on the faces that its rows imply, None where they imply none."""
-    exposures = exposures_of(program)
+    exposures = exposures_of(program) if program.in_one_matrix.any() else ()
     if not exposures:
         return None
     left_out = _vanishing(program, _faces(program, exposures))

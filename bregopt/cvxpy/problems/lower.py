@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
-from bregopt.arrays import TINY, Array, IntArray
-from bregopt.cvxpy.conic_solver import check_sizes
+from bregopt.arrays import TINY, Array, IntArray, check_memory
 from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
 from bregopt.cvxpy.problems.constraints import (
     SENSES,
@@ -59,8 +58,10 @@ from bregopt.modeling.variables import PSD, Parameter
 from bregopt.records import Text, dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "from_cvxpy", "lower"]
+__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "check_sizes", "from_cvxpy", "lower"]
 
+_VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
+_CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 _MOST_EXPONENTIALS = 300  # each has variables and a row of its own in dense equations
 _IMPLIED_TOL = 1e-12  # relative to the largest entry: how far below zero an eigenvalue of a psd matrix may be
 
@@ -161,6 +162,29 @@ def lower(problem: Any) -> Lowered:
     )
     lowered.fill_in()
     return lowered
+
+
+def check_sizes(problem: Any) -> None:
+    """Refuse a problem that does not fit in memory, before an array of its size is made.
+
+    Parameters
+    ----------
+    problem : cvxpy.Problem
+
+    Raises
+    ------
+    ValueError
+        The message names the largest variable or constraint, the memory needed and the memory there is.
+    """
+    needed = {
+        f"variable {variable.name()} of shape {variable.shape}": _VARIABLE * variable.size
+        for variable in problem.variables()
+    }
+    for number, constraint in enumerate(problem.constraints):
+        needed[f"constraint {number} of shape {constraint.shape}"] = _CONSTRAINT * constraint.size
+    if needed:
+        largest = max(needed, key=needed.__getitem__)
+        check_memory(float(sum(needed.values())), f"the CVXPY problem, with {largest},")
 
 
 def _check_kinds(problem: Any) -> None:

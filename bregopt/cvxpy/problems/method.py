@@ -13,10 +13,10 @@ import cvxpy.reductions.solution as cp_solution
 import numpy as np
 
 from bregopt.clock import threads_for
-from bregopt.cvxpy.conic_solver import BREGOPT, check_sizes
+from bregopt.cvxpy.conic_solver import BREGOPT
 from bregopt.cvxpy.outcomes import contradiction_of
 from bregopt.cvxpy.problems.affine import constant_value
-from bregopt.cvxpy.problems.lower import Lowered, lower
+from bregopt.cvxpy.problems.lower import Lowered, check_sizes, lower
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError, warn_caller
 from bregopt.modeling.problem import translated
 from bregopt.records import dataclass, field_names, replace
