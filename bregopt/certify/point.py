@@ -37,7 +37,7 @@ from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import dimacs_sizes, scale_of
-from bregopt.records import cached_property
+from bregopt.records import cached_property, kept
 
 __all__ = [
     "CapViolation",
@@ -452,15 +452,20 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
     if cones.count:
         left[cones.index] = 0.0
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
+    miss = left / _price_units(program)
+    least = float(reduced[closed] @ end[closed])
+    return least, float(miss.max()), float(left @ np.abs(u)), math.sqrt(left @ left)
+
+
+@kept
+def _price_units(program: Program) -> Array:
+    """Return the units of the reduced costs of variables."""
     column = program.column_sizes
-    scale = scale_of(program)
-    eta = scale.price
-    size = np.where(column > 0, eta * column, np.abs(program.c))
+    size = np.where(column > 0, scale_of(program).price * column, np.abs(program.c))
     if program.tangent is not None:
         size = np.maximum(size, program.tangent.costs)
-    miss = left / np.maximum(size, TINY)
-    least = float(reduced[closed] @ end[closed])
-    return least, float(miss.max()), float(left @ np.abs(u)), float(np.linalg.norm(left))
+    units: Array = np.maximum(size, TINY)
+    return units
 
 
 def row_residuals(point: PrimalDualPoint) -> Array:

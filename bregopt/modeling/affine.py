@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, finite_array
+from bregopt.linalg import rows_at
 from bregopt.program.rows import Bilinear, Rows, add_rows, combine_rows, multiplied_rows, stacked_rows
 from bregopt.records import Text, dataclass, replace
 
@@ -376,8 +377,8 @@ class Affine(Formula):
             shape,
             self.constant[rows],
             {X: family.slice(rows) for X, family in self.psd.items()},
-            {u: matrix[rows] for u, matrix in self.variables.items()},
-            {p: matrix[rows] for p, matrix in self.parameters.items()},
+            {u: rows_at(matrix, rows) for u, matrix in self.variables.items()},
+            {p: rows_at(matrix, rows) for p, matrix in self.parameters.items()},
             tuple(product.weighed(product.weights[rows]) for product in self.products),
             label,
         )

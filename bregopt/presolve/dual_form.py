@@ -31,9 +31,9 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask, covers, span
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import psd_part
-from bregopt.linalg import root_of
+from bregopt.linalg import csr_of, root_of, rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.exposures import exposures_of
 from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map
@@ -252,7 +252,7 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     equal = lo == hi
     below, above = np.flatnonzero(np.isfinite(lo)), np.flatnonzero(np.isfinite(hi) & ~equal)
     multiplied = np.concatenate([below, above, in_cones])
-    F, B = (_columns(part, used).T.tocsr() for part in (form.F, _rows(K, multiplied)))
+    F, B = (_columns(part, used).T.tocsr() for part in (form.F, rows_at(K, multiplied)))
     F.data, B.data = -F.data, -B.data
     F.sort_indices()
     program = Program(
@@ -426,12 +426,12 @@ def matrix_inequalities(
     v = program.B
     if len(others):
         v = sp.csr_array(sp.hstack([v, rows[:, others]], format="csr"))
-    F_D, F_0 = _times_rows(-inverse, _rows(v, at)), np.zeros(len(pivot))
+    F_D, F_0 = rows_at(v, at, -inverse), np.zeros(len(pivot))
     F_0[own] = inverse * program.bounds.lo[at]
     left = np.ones(program.m, dtype=bool)
     left[at] = False
     kept = np.flatnonzero(left)
-    K, moved, noise = _substituted(_rows(v, kept), _columns(_rows(rows, kept), own), F_D, F_0[own])
+    K, moved, noise = _substituted(rows_at(v, kept), _columns(rows_at(rows, kept), own), F_D, F_0[own])
     bounds = program.bounds.slice(kept)
     bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
     used = np.diff(K.indptr) > 0
@@ -445,7 +445,7 @@ def matrix_inequalities(
         F_0,
         _stacked(F_D, own, others, program.k),
         kept[used],
-        _rows(K, np.flatnonzero(used)),
+        rows_at(K, np.flatnonzero(used)),
         bounds.slice(np.flatnonzero(used)),
         without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[own]),
         program.offset + float(prices[own] @ F_0[own]),
@@ -524,21 +524,9 @@ def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
     return values
 
 
-def _rows(A: Any, kept: IntArray) -> Any:
-    """Return some rows of a CSR matrix, the matrix itself for all of them in their order."""
-    if not len(kept):
-        return A if not A.shape[0] else sp.csr_array((0, A.shape[1]))
-    return A if covers(span(kept), A.shape[0]) else A[kept]
-
-
 def _columns(A: Any, kept: IntArray) -> Any:
     """Return some columns, in ascending order, of a CSR matrix, the matrix itself for all of them."""
     return A if len(kept) == A.shape[1] else A[:, kept]
-
-
-def _times_rows(factor: Array, A: Any) -> Any:
-    """Return a CSR matrix with its rows multiplied by factors."""
-    return sp.csr_array((A.data * np.repeat(factor, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
 
 
 def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Array]:
@@ -575,4 +563,4 @@ def _stacked(F_D: Any, defined: IntArray, others: IntArray, k: int) -> Any:
     row = np.concatenate([defined[D.coords[0]], others])
     column = np.concatenate([D.coords[1], k + np.arange(len(others))])
     value = np.concatenate([D.data, np.ones(len(others))])
-    return sp.csr_array((value, (row, column)), (len(defined) + len(others), k + len(others)))
+    return csr_of(value, row, column, (len(defined) + len(others), k + len(others)))

@@ -22,6 +22,7 @@ from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
+from bregopt.linalg import rows_at
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
@@ -289,7 +290,7 @@ def on_faces(
         program,
         blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
         A=program.A.slice(kept),
-        B=program.B[kept],
+        B=rows_at(program.B, kept),
         bounds=program.bounds.slice(kept),
         labels=(),
     )

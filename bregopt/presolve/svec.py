@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
+from bregopt.linalg import csr_of, rows_at
 from bregopt.program import Bounds, LinearMap, Program, Term
 from bregopt.program.rows import Coordinates, DenseRows, Distances, RankOne, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass, replace
@@ -125,7 +126,7 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
     if sparse:
         places, values = (np.concatenate(part) for part in zip(*sparse, strict=True))
         np.add.at(vectors.reshape(-1), places, values)
-    vectors[:, starts[-1] :] = program.B[rows].toarray()
+    vectors[:, starts[-1] :] = rows_at(program.B, rows).toarray()
     return vectors
 
 
@@ -149,7 +150,7 @@ def _sparse(A: LinearMap, elements: Callable[[Coordinates, int], tuple[IntArray,
         place.append(starts[term.block] + own_place)
         value.append(own_value)
     index = np.concatenate(row), np.concatenate(place)
-    vectors = sp.csr_array((np.concatenate(value), index), (A.m, int(starts[-1])))
+    vectors = csr_of(np.concatenate(value), *index, (A.m, int(starts[-1])))
     vectors.eliminate_zeros()
     return vectors
 
@@ -204,7 +205,7 @@ def recognize(rows: SparseRows) -> list[tuple[IntArray, Rows]]:
     full = (support >= 2) & (count == support * (support + 1) // 2)
     squares: list[_Squares] = []
     found: list[tuple[IntArray, Rows]] = []
-    for s in np.unique(support[full]):
+    for s in np.bincount(support[full]).nonzero()[0].tolist():
         own = _squares(rows, np.flatnonzero(full & (support == s)))
         left[own[0]] = False
         apart = _differences(own[2])
@@ -227,7 +228,7 @@ def _squares(rows: SparseRows, at: IntArray) -> _Squares:
     t = rows.terms
     start = np.searchsorted(t.row, at)
     s = int((np.sqrt(8 * (np.searchsorted(t.row, at[:1] + 1) - start[:1])[0] + 1) - 1) / 2 + 0.5)
-    i, j = np.triu_indices(s)
+    i, j, _ = _upper(s)
     term = start[:, None] + np.arange(len(i))
     place = t.i[term[:, i == j]]
     there = (t.i[term] == place[:, i]).all(axis=1) & (t.j[term] == place[:, j]).all(axis=1)
@@ -255,9 +256,11 @@ def _rank_one(n: int, squares: Sequence[_Squares]) -> tuple[IntArray, Rows]:
     place, z = (np.concatenate([part[k].ravel() for part in squares]) for k in (1, 2))
     order = np.argsort(at)
     row = np.repeat(np.argsort(order), np.concatenate([np.full(*part[1].shape) for part in squares]))
-    Z = sp.csr_array((z, (row, place)), (len(at), n))
-    dense = Z.nnz > _DENSE_FRACTION * len(at) * n
-    return at[order], RankOne(Z.toarray() if dense else Z, weight[order])
+    if len(z) <= _DENSE_FRACTION * len(at) * n:
+        return at[order], RankOne(csr_of(z, row, place, (len(at), n)), weight[order])
+    Z = np.zeros((len(at), n))
+    Z[row, place] = z
+    return at[order], RankOne(Z, weight[order])
 
 
 def orientation(rows: Any) -> Array:
@@ -289,10 +292,14 @@ def alike(rows: Any, sign: Array, *labels: Array | IntArray) -> IntArray | None:
     same = used[a] & used[b]
     for label in (key, *labels):
         same &= label[a] == label[b]
+    count = np.diff(rows.indptr)
+    same &= count[a] == count[b]
     if not same.any():
         return None
-    left, right = (sp.diags_array(sign[k[same]]) @ rows[k[same]] for k in (a, b))
-    same[same] = np.asarray(abs(left - right).sum(axis=1)).ravel() == 0
+    left, right = (rows_at(rows, k[same], sign[k[same]]) for k in (a, b))
+    own = np.repeat(np.arange(left.shape[0]), np.diff(left.indptr))
+    differ = (left.indices != right.indices) | (left.data != right.data)
+    same[same] = np.bincount(own[differ], minlength=left.shape[0]) == 0
     group = np.empty(len(order), dtype=np.intp)
     group[order] = np.cumsum(np.concatenate([[True], ~same])) - 1
     return group

@@ -29,6 +29,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.certify import is_farkas
+from bregopt.linalg import rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
 from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, orientation
@@ -118,7 +119,7 @@ def boxes(program: Program, tolerances: Tolerances) -> Boxed | None:
     smaller = replace(
         program,
         A=program.A.slice(kept),
-        B=program.B[kept],
+        B=rows_at(program.B, kept),
         bounds=program.bounds.slice(kept),
         u_lo=np.where(crossed, program.u_lo, u_lo),
         u_hi=np.where(crossed, program.u_hi, -u_hi),
@@ -307,13 +308,14 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     own = _elements(program.B, bounding, J[by_row])
     first[by_row] = end / own
     place = sp.csr_array((-1 / own, (np.flatnonzero(by_row), np.arange(len(own)))), (len(J), len(own)))
-    slope = sp.csr_array(place @ program.B[bounding][:, kept])
-    in_rows = program.B[left][:, J]
+    slope = sp.csr_array(place @ rows_at(program.B, bounding)[:, kept])
+    B = rows_at(program.B, left)
+    in_rows = B[:, J]
     moved = in_rows @ first
     smaller = replace(
         program.of_variables(kept),
         A=program.A.slice(left),
-        B=sp.csr_array(program.B[left][:, kept] + in_rows @ slope),
+        B=sp.csr_array(B[:, kept] + in_rows @ slope),
         bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
         labels=program.labels_of(left),
     )
@@ -571,7 +573,7 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
     merged = replace(
         program,
         A=program.A.slice(left),
-        B=program.B[left],
+        B=rows_at(program.B, left),
         bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma),
         labels=program.labels_of(left),
     )

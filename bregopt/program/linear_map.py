@@ -121,11 +121,14 @@ class LinearMap(PickledWithoutCache):
     def _table(self, block: int) -> Term:
         """Return all rows in one block as dense ones."""
         n, own = self.orders[block], self.terms_of(block)
-        at = np.unique(np.concatenate([term.at for term in own]))
+        read = np.zeros(self.m, dtype=bool)
+        for term in own:
+            read[term.at] = True
+        at, place = read.nonzero()[0], np.cumsum(read) - 1
         half = np.zeros(len(at) * n**2)
         for term in own:
             t = term.rows.coordinates()
-            row = np.searchsorted(at, term.at)[t.row]
+            row = place[term.at][t.row]
             half += np.bincount((row * n + t.i) * n + t.j, t.value, len(half))
         stack = half.reshape(len(at), n, n)
         return Term(block, at, DenseRows((stack + stack.transpose(0, 2, 1)) / 2))

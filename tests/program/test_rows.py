@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
+from bregopt.linalg import csr_of, rows_at
 from bregopt.modeling.expressions import Expression
 from bregopt.program import LowRank
 from bregopt.program.rows import (
@@ -316,3 +317,19 @@ def test_a_plug_in_family_is_as_good_as_its_dense_rows(objective, form, route):
     if own is not None:
         assert route["solver"] == "cvxpy" or own.status == dense.status == "optimal"
         assert abs(own.value - dense.value) <= own.error + dense.error + 1e-12 * abs(dense.value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 60])
+def test_sparse_entries_of_one_place_add_up_and_rows_are_taken_in_any_order(count):
+    rng = np.random.default_rng(count)
+    m, n = 6, 5
+    row, column = rng.integers(m, size=count).astype(np.int32), rng.integers(n, size=count)
+    value = rng.integers(-4, 5, size=count).astype(float)
+    full = np.zeros((m, n))
+    np.add.at(full, (row, column), value)
+    A = csr_of(value, row, column, (m, n))
+    assert A.has_canonical_format and np.array_equal(A.toarray(), full)
+    for rows in (np.arange(m), rng.permutation(m), np.array([2, 2, 5]), np.array([], dtype=np.intp)):
+        factor = rng.integers(1, 5, size=len(rows)).astype(float)
+        assert np.array_equal(rows_at(A, rows).toarray(), full[rows])
+        assert np.array_equal(rows_at(A, rows, factor).toarray(), factor[:, None] * full[rows])

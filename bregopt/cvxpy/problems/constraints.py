@@ -43,6 +43,7 @@ from bregopt.cvxpy.problems.variables import (
     upper_entries,
 )
 from bregopt.errors import UnsupportedProblemError
+from bregopt.linalg import added_up, csr_of, rows_at
 from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
@@ -99,7 +100,7 @@ def is_symmetric_map(rows: Coefficients, shape: tuple[int, ...]) -> bool:
         return False
     mirror = _transposed(shape[0])
     slopes = [coefficients(v, rows) for v in rows.variables]
-    return all(abs(slope - slope[mirror]).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
+    return all(abs(slope - rows_at(slope, mirror)).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
 
 
 def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
@@ -119,7 +120,7 @@ def is_real_form(rows: Coefficients, order: int) -> bool:
     if (rows.constant[first] != sign * rows.constant[second]).any():
         return False
     slopes = [coefficients(v, rows) for v in rows.variables]
-    return all(abs(slope[first] - sp.diags_array(sign) @ slope[second]).max() == 0 for slope in slopes)
+    return all(abs(rows_at(slope, first) - rows_at(slope, second, sign)).max() == 0 for slope in slopes)
 
 
 def _transposed(n: int) -> IntArray:
@@ -133,7 +134,7 @@ def coefficients(leaf: Any, rows: Coefficients) -> Any:
     row, at, weight = joined([*by_element.get(leaf, []), *(q.elements() for q in forms.get(leaf, []))])
     if is_mirrored(leaf):
         at = upper_entries(at, leaf.shape[0])
-    return sp.csr_array((weight, (row, at)), (rows.m, leaf.size))
+    return csr_of(weight, row, at, (rows.m, leaf.size))
 
 
 def claim_of(matrix: Any) -> Claim | None:
@@ -266,20 +267,19 @@ def _entries(link: Link, variable: Any) -> tuple[EntriesForm, IntArray] | None:
         return None
     for other, parts in rows.elements.items():
         row, at, weight = joined(parts)
-        own = sp.csr_array((weight, (row, places(other)[at])), (rows.m, other.size))
-        own.eliminate_zeros()
-        single += np.diff(own.indptr)
+        own = added_up(weight, row, places(other)[at], other.size)
+        single += np.bincount(own[1][own[0] != 0], minlength=rows.m)
         if other is variable:
-            factors = own
-    row, at = np.flatnonzero((np.diff(factors.indptr) == 1) & (single == 1)), factors.indices
-    found, first = np.unique(at[factors.indptr[row]], return_index=True)
+            factor, row_of, element = (part[own[0] != 0] for part in own)
+    alone = np.flatnonzero(single[row_of] == 1)
+    found, first = np.unique(element[alone], return_index=True)
     # A variable in several entries, such as t in t I, is one of a matrix inequality in few variables.
-    if len(found) <= place.max() or factors.nnz > len(found):
+    if len(found) <= place.max() or len(element) > len(found):
         return None
-    row = row[first]
-    factor, constant = factors.data[factors.indptr[row]], rows.constant[row]
-    entries = link.entries.slice(row)
-    return EntriesForm(link.block, entries, factor, constant, place, variable.shape), row
+    own_rows = row_of[alone[first]]
+    entries, constant = link.entries.slice(own_rows), rows.constant[own_rows]
+    form = EntriesForm(link.block, entries, factor[alone[first]], constant, place, variable.shape)
+    return form, own_rows
 
 
 def compared(body: Expression, sense: str) -> Constraint:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine import Coefficients, Elements, Quadratics, joined
 from bregopt.errors import UnsupportedProblemError
+from bregopt.linalg import csr_of
 from bregopt.modeling.expressions import Expression
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.presolve.svec import recognize
@@ -102,7 +102,7 @@ class VectorForm:
         row, at, weight = joined([*elements, *(q.elements() for q in quadratics)])
         column = self.place[at]
         kept = column >= 0
-        coefficients = sp.csr_array((weight[kept], (row[kept], column[kept])), (m, self.u.size))
+        coefficients = csr_of(weight[kept], row[kept], column[kept], (m, self.u.size))
         return np.zeros(m), {}, {self.u: coefficients}
 
 
@@ -181,7 +181,7 @@ class SquareForm:
         low, high = np.minimum(i, j)[off], np.maximum(i, j)[off]
         column = low * n - low * (low + 1) // 2 + high - low - 1
         signed = np.where(i < j, weight, -weight)[off]
-        return constant, psd, {self.skew: sp.csr_array((signed, (row[off], column)), (m, self.skew.size))}
+        return constant, psd, {self.skew: csr_of(signed, row[off], column, (m, self.skew.size))}
 
 
 VariableForm = EntriesForm | MatrixForm | VectorForm | SquareForm
@@ -294,7 +294,7 @@ def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> A
     """Return the coefficients of a parameter in `m` rows; CVXPY orders elements by columns, we by rows."""
     row, at, weight = joined(elements)
     ours = np.arange(parameter.size).reshape(parameter.shape).ravel(order="F")
-    return sp.csr_array((weight, (row, ours[at])), (m, parameter.size))
+    return csr_of(weight, row, ours[at], (m, parameter.size))
 
 
 def _family(rows: SparseRows) -> Rows:

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
+from bregopt.linalg import csr_of
 from bregopt.program.rows.base import (
     Coordinates,
     LowRank,
@@ -170,7 +171,7 @@ class Distances(_Places):
         row = np.arange(self.m)
         at, index = np.concatenate([row, row]), np.concatenate([self.i, self.j])
         value = np.concatenate([np.ones(self.m), -np.ones(self.m)])
-        return RankOneTerms(sp.csr_array((value, (at, index)), (self.m, self.n)), row, self.weight)
+        return RankOneTerms(csr_of(value, at, index, (self.m, self.n)), row, self.weight)
 
     def coordinates(self) -> Coordinates:
         row = np.tile(np.arange(self.m), 3)
