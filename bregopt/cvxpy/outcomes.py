@@ -199,7 +199,8 @@ def _by_route(
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
     if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution._point[2]):
         return f"{route} found a ray of the {form} form's dual that hardly decreases the objective"
-    if reading.dual and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
+    on_faces = reading.dual and solution._y_on_faces is not None
+    if on_faces and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
         certificate = _of_all_rows(program, solution)
         tol = own.get("tol", Settings().tol)
         status = certificate.status(tol, StopReason.INACCURATE)

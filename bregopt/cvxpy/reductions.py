@@ -104,7 +104,8 @@ def needed(conic: Conic, parallel: Parallel) -> Mask:
     CVXPY bounds both of two mirrored entries, which are equal. Presolve finds the tightest of several bounds.
     """
     kept = _needed_matrices(conic)
-    kept[parallel.rows[_leaders(conic, parallel) != np.arange(len(parallel.rows))]] = False
+    if len(parallel.rows):
+        kept[parallel.rows[_leaders(conic, parallel) != np.arange(len(parallel.rows))]] = False
     return kept
 
 

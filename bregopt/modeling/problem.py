@@ -431,7 +431,7 @@ def _multipliers_of_cones(raw: Solution) -> Array | None:
     if not program.cones.count:
         return np.zeros(0)
     costs = program.c if raw.X is not None else np.zeros(program.k)
-    reduced: Array = (costs - program.B.T @ raw.duals)[program.cones.index]
+    reduced: Array = (costs - program.Bt @ raw.duals)[program.cones.index]
     return reduced
 
 

@@ -163,7 +163,7 @@ class Dualized(Reduced):
 
     def shrink(self, start: Start) -> Start:
         whole, form = self.whole, self.form
-        reduced = (whole.c - whole.B.T @ start.y)[self.held]
+        reduced = (whole.c - whole.Bt @ start.y)[self.held]
         own = np.concatenate([start.y[form.kept], reduced])[self.multiplied]
         Z = form.matrices(form.prices - form.rows.T @ start.y)
         X = form.entries(start.X) if start.X else form.F_0

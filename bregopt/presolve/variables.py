@@ -90,7 +90,7 @@ class Boxed(Reduced):
     def _multipliers(self, own: Array, costs: Array) -> Array:
         """Return multipliers of all rows; the reduced costs give those of the box."""
         y = scattered(self.kept, self.program.bounds.clip(own), self.whole.m)
-        reduced = costs - self.program.B.T @ y[self.kept]
+        reduced = costs - self.program.Bt @ y[self.kept]
         for row, left in ((self.below, np.maximum(reduced, 0.0)), (self.above, np.minimum(reduced, 0.0))):
             at = np.flatnonzero(row >= 0)
             y[row[at]] += left[at] / _only_entries(self.whole, row[at])[1]
@@ -224,7 +224,7 @@ class Substituted(Reduced):
         """Return multipliers of all rows; those of the variables' own rows leave them no reduced cost."""
         y, bounded = scattered(self.left, own, self.whole.m), self.row >= 0
         J, row = self.J[bounded], self.row[bounded]
-        y[row] = (costs - self.whole.B.T @ y)[J] / _elements(self.whole.B, row, J)
+        y[row] = (costs - self.whole.Bt @ y)[J] / _elements(self.whole.B, row, J)
         return y
 
 

@@ -328,7 +328,8 @@ def test_sparse_entries_of_one_place_add_up_and_rows_are_taken_in_any_order(coun
     full = np.zeros((m, n))
     np.add.at(full, (row, column), value)
     A = csr_of(value, row, column, (m, n))
-    assert A.has_canonical_format and np.array_equal(A.toarray(), full)
+    assert A.has_canonical_format
+    assert np.array_equal(A.toarray(), full)
     for rows in (np.arange(m), rng.permutation(m), np.array([2, 2, 5]), np.array([], dtype=np.intp)):
         factor = rng.integers(1, 5, size=len(rows)).astype(float)
         assert np.array_equal(rows_at(A, rows).toarray(), full[rows])

@@ -22,6 +22,7 @@ from cvxpy.expressions.leaf import Leaf
 
 from bregopt.arrays import Array, IntArray
 from bregopt.errors import UnsupportedProblemError
+from bregopt.linalg import csr_of
 from bregopt.records import dataclass
 
 __all__ = [
@@ -283,8 +284,8 @@ def _composed(elements: Elements, parts: Sequence[Elements], m: int, size: int, 
         chosen = term[elements.at]
         k = np.flatnonzero(chosen >= 0)
         return elements.taken(k, at[chosen[k]], weight[chosen[k]])
-    weights = sp.csr_array((elements.weight, (elements.row, elements.at)), (m, size))
-    total = (weights @ sp.csr_array((weight, (row, at)), (size, leaf_size))).tocoo()
+    weights = csr_of(elements.weight, elements.row, elements.at, (m, size))
+    total = (weights @ csr_of(weight, row, at, (size, leaf_size))).tocoo()
     return Elements(total.row.astype(np.intp), total.col.astype(np.intp), total.data)
 
 

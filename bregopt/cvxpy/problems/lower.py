@@ -92,6 +92,7 @@ def from_cvxpy(problem: cp.Problem) -> Problem:
     """
     if not isinstance(problem, cp.Problem):
         raise TypeError(f"problem is {type(problem).__name__}; expected a cvxpy.Problem")
+    check_sizes(problem)
     return lower(problem).problem
 
 
@@ -114,7 +115,6 @@ def lower(problem: Any) -> Lowered:
     real_form = RealForm.of(problem)
     problem = problem if real_form is None else real_form.problem
     _check_kinds(problem)
-    check_sizes(problem)
     given_objective = problem.objective.args[0]
     goal = read_objective(problem.objective)
     problem, given = affine_problem(problem, goal.constraints)
@@ -581,6 +581,7 @@ class RealForm:
                 raise UnsupportedProblemError(f"parameter {parameter.name()} is complex")
         reduction = Complex2Real()
         real, inverse_data = reduction.apply(problem)
+        check_sizes(real)
         return cls(real, reduction, inverse_data)
 
     def inverted(self, solution: Any) -> Any:
