@@ -1257,6 +1257,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
         ),
         (
+            *("rows orthogonal on edges", "problems.cuts.theta:_feasible"),
+            replaced("problems.cuts.theta._orthogonal", lambda R, _: R),
+            "theta of a random graph of 1,000 vertices",
+            lambda: partial(bo.lovasz_theta, nx.gnm_random_graph(1_000, 10_000, seed=0), tol=1e-3),
+        ),
+        (
             *("dominated vertices", "problems.cuts.theta:_dominated"),
             replaced("problems.cuts.theta._dominated", lambda _, w: ([], [{0, 1}] * len(w))),
             "theta of 300 points in a square",

@@ -253,6 +253,42 @@ def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them():
     assert np.trace(X) == pytest.approx(1)
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_a_factor_with_orthogonal_rows_is_as_good_as_its_multipliers(monkeypatch):
+    graph = networkx.gnm_random_graph(200, 1_000, seed=4)
+    near, q = read_graph(graph).adjacency, np.ones(200)
+    cut_off = theta._by_edges(near, q, False, {"solver": "lowrank", "max_iter": 25, "tol": 1e-6})
+    found = theta._feasible(cut_off, near, q, 1e-6)
+    t, edges = found.duals
+    M = np.zeros((200, 200))
+    i, j = np.nonzero(np.triu(networkx.to_numpy_array(graph), 1))
+    M[i, j] = M[j, i] = edges / 2
+    lowest = np.linalg.eigvalsh(M - np.ones((200, 200)))[0]
+    assert t == pytest.approx(-lowest, rel=1e-10)
+    assert found.dual_value == pytest.approx(t, rel=1e-10)
+    exact = bo.lovasz_theta(graph, tol=1e-6)
+    assert found.value <= exact.dual_value
+    assert exact.value <= found.dual_value <= cut_off.dual_value
+    assert not found.X[i, j].any()
+    monkeypatch.setattr(theta, "_orthogonal", lambda R, near: R)
+    plain = theta._feasible(cut_off, near, q, 1e-6)
+    assert exact.value - found.value < 0.5 * (exact.value - plain.value)
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+@pytest.mark.parametrize(("count", "gap"), [(1, np.inf), (2, 1e-2)])
+def test_a_callback_ends_the_rounds_of_a_factor(count, gap, monkeypatch):
+    graph = random_graph(2, 40, 0.3)
+    monkeypatch.setattr(theta, "_LOW_RANK_ORDERS", (5, 50))
+    monkeypatch.setattr(theta, "_LOW_RANK_DEGREES", (1, 20))
+    monkeypatch.setattr(theta, "_LOW_RANK_GAP", gap)
+    seen = []
+    found = bo.lovasz_theta(graph, tol=1e-6, callback=lambda step: seen.append(step) or len(seen) == count)
+    assert len(seen) == count
+    assert found.status == "user_limit"
+    assert found.value <= found.dual_value
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -44,10 +44,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from bregopt import clock
-from bregopt.arrays import EPS, Array, IntArray, finite_array
+from bregopt.arrays import EPS, TINY, Array, IntArray, finite_array
 from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.graphs import Graph, GraphLike, read_graph
+from bregopt.linalg import conjugate_gradients
 from bregopt.modeling.atoms import diag, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Maximize, Minimize
@@ -58,6 +59,7 @@ from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.driver import warn_unproven
+from bregopt.routes.progress import Step
 from bregopt.routes.registry import SolveOptions, check_arguments, time_limit, tuning
 from bregopt.routes.solution import Solution
 
@@ -74,11 +76,13 @@ _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes tw
 # Orders for which `lowrank` is tried first, and edges a vertex for which it is. Random graphs of 1,000
 # vertices and 10,000 edges take it 8 CPU seconds to 1e-3, and `lagrangian` 57.
 _LOW_RANK_ORDERS, _LOW_RANK_DEGREES = (800, 2_500), (5, 20)
-# Steps of its first round. Each round takes twice as many as the one before, as long as the gap halves.
-_LOW_RANK_STEPS = 60
+# Most steps of a round, twice as many after one that was too short, and the gap at which the first one ends.
+_LOW_RANK_STEPS, _LOW_RANK_GAP = 60, 1e-2
 # Least shift of a diagonal entry, relative to the largest. Of small worlds of 500 vertices, shifts by rows
 # lose half of what equal ones lose.
 _LEAST_SHIFT = 1e-2
+# Residual and limit of conjugate gradients in the step of a factor to rows that are orthogonal on edges.
+_ORTHOGONAL_TOL, _ORTHOGONAL_STEPS = 1e-3, 100
 _STARTS = 20  # columns of X that lead to independent sets
 
 
@@ -261,27 +265,45 @@ def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solu
 
 
 def _by_factors(near: Any, q: Array, tol: float, options: Mapping[str, Any]) -> Solution:
-    """Return the best of the answers of `lowrank` after rounds of steps, each from the last one.
+    """Return the best of the answers of `lowrank` after rounds of stages, each from the last one.
 
-    Its ``X`` misses edges of light vertices long after it has a feasible matrix nearby.
+    Its ``X`` misses edges of light vertices long after it has a feasible matrix nearby. A round ends where
+    the gap of a stage promises half of that of the best answer, and at a number of steps.
     """
     constants: Any = tuning("lowrank")
-    steps, own = _LOW_RANK_STEPS, {**options, "solver": "lowrank"}
-    last = _by_edges(near, q, False, {**own, "max_iter": steps})
-    best = _feasible(last, near, q, tol)
-    while best.gap > tol and last._stop in (StopReason.MAX_ITER, StopReason.INACCURATE):
-        steps, gap = 2 * steps, best.gap
+    best, last, most, target, ended = None, None, _LOW_RANK_STEPS, _LOW_RANK_GAP, False
+    watcher = options.get("callback")
+
+    def ends(step: Step) -> bool:
+        nonlocal ended
+        stopped = watcher is not None and bool(watcher(step))
+        ended = not stopped and step.gap <= target
+        return stopped or ended
+
+    own = {**options, "solver": "lowrank", "callback": ends}
+    while True:
+        last = _by_edges(near, q, False, {**own, "max_iter": most}, last)
+        new = _feasible(last, near, q, tol)
+        before, best = (np.inf, new) if best is None else (best.gap, _better(best, new, tol))
+        if best.gap <= tol or not (ended or last._stop in (StopReason.MAX_ITER, StopReason.INACCURATE)):
+            return best
         if last._stop is StopReason.INACCURATE:
             own["tol"] = own.get("tol", tol) / 2
-        own["tuning"] = replace(constants, first_stage_tol=min(gap, constants.first_stage_tol))
-        last = _by_edges(near, q, False, {**own, "max_iter": steps}, last)
-        new = _feasible(last, near, q, tol)
-        better = new if new.value > best.value else best
-        both = replace(better, _stop=new._stop, iterations=best.iterations + new.iterations)
-        best = _replaced(both, better.X, better.value, min(best.dual_value, new.dual_value), tol)
-        if last._stop is StopReason.MAX_ITER and best.gap > gap / 2:
-            break
-    return best
+        elif last._stop is StopReason.MAX_ITER:
+            if best.gap > before / 2:
+                return best
+            most *= 2
+        own["tuning"] = replace(constants, first_stage_tol=min(best.gap, constants.first_stage_tol))
+        target, ended = min(target, max(best.gap / 2, tol)), False
+
+
+def _better(one: Solution, other: Solution, tol: float) -> Solution:
+    """Return the answer with the larger value of two and the smaller bound, as far as the other one went."""
+    best = other if other.value > one.value else one
+    proof = other if other.dual_value < one.dual_value else one
+    steps = one.iterations + other.iterations
+    both = replace(best, duals=proof.duals, _stop=other._stop, iterations=steps)
+    return _replaced(both, best.X, best.value, proof.dual_value, tol)
 
 
 def _by_edges(
@@ -333,29 +355,75 @@ def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution
 def _feasible(answer: Solution, near: Any, q: Array, tol: float) -> Solution:
     """Return an answer that was cut off before ``X`` met its rows, with a feasible ``X`` near it.
 
+    Its bound is that of its multipliers, by all eigenvalues: the route proves it only as far as it has to.
+    """
+    if answer.X is None or answer.primal_residual <= tol:
+        return answer
+    bound, duals = answer.dual_value, answer.duals
+    if duals is not None:
+        M = _slack_of(near, duals)
+        values = np.linalg.eigvalsh(M.toarray() - np.outer(q, q))
+        t = -float(values[0]) + len(q) * EPS * float(np.abs(values).max())
+        bound, duals = min(bound, t), _duals_of(near, M, t, False)
+    candidates = [answer.X]
+    # Pays on: theta of a random graph of 1,000 vertices.
+    if isinstance(answer.X, LowRank):
+        candidates.append(LowRank(_orthogonal(answer.X.factor, near)))
+    found = [X for X in (_without_edges(X, near, q) for X in candidates) if X is not None]
+    if not found:
+        return replace(answer, duals=duals, dual_value=bound)
+    X = max(found, key=lambda X: float(q @ X @ q))
+    return _replaced(replace(answer, duals=duals), X, float(q @ X @ q), bound, tol)
+
+
+def _orthogonal(R: Array, near: Any) -> Array:
+    """Return `R` after a Gauss-Newton step to rows that are orthogonal on edges.
+
+    It is the shortest change ``Y R`` that meets the linear equations, with ``Y`` on edges.
+    """
+    i, j = _edges(near)
+    m, n = len(i), len(R)
+    links = sp.csr_array((np.tile(np.arange(m), 2), (np.append(i, j), np.append(j, i))), (n, n))
+
+    def change(y: Array) -> Array:
+        moved: Array = sp.csr_array((y[links.data], links.indices, links.indptr), (n, n)) @ R
+        return moved
+
+    def product(y: Array) -> Array:
+        D = change(y)
+        both: Array = np.einsum("ek,ek->e", D[i], R[j]) + np.einsum("ek,ek->e", R[i], D[j])
+        return both
+
+    square = np.einsum("nk,nk->n", R, R)
+    diagonal = square[i] + square[j] + TINY
+    missed = np.einsum("ek,ek->e", R[i], R[j])
+    y, _ = conjugate_gradients(product, -missed, lambda r: r / diagonal, _ORTHOGONAL_TOL, _ORTHOGONAL_STEPS)
+    return R + change(y)
+
+
+def _without_edges(X: Matrix, near: Any, q: Array) -> Array | None:
+    """Return a feasible matrix near ``X``; None if nothing of it is left.
+
     ``Z`` is ``X`` without its edges. Shifts of its diagonal in the ratio of what its rows lose make it psd.
     With a diagonal ``D``, matrices ``D Z D`` have no edges either, and an eigenvector gives the best one of
     trace one.
     """
-    if answer.X is None or answer.primal_residual <= tol:
-        return answer
     n, (i, j) = len(q), _edges(near)
-    Z = np.array(answer.X @ np.eye(n))
+    Z = np.array(X @ np.eye(n))
     size = np.sqrt(np.bincount(np.concatenate([i, j]), np.tile(Z[i, j] ** 2, 2), n))
     Z[i, j] = Z[j, i] = 0.0
     if not Z.any():
-        return answer
+        return None
     size = np.maximum(size, _LEAST_SHIFT * size.max()) if size.any() else np.ones(n)
     root = np.sqrt(size)
-    shift = max(-float(np.linalg.eigvalsh(Z / np.outer(root, root))[0]), 0.0)
-    Z[np.diag_indices(n)] += shift * size + n * EPS * float(np.linalg.norm(Z))
+    lowest = scipy.linalg.eigvalsh(Z / np.outer(root, root), subset_by_index=[0, 0])[0]
+    Z[np.diag_indices(n)] += max(-float(lowest), 0.0) * size + n * EPS * float(np.linalg.norm(Z))
     root = np.sqrt(Z.diagonal())
     K = Z * np.outer(q / root, q / root)
     top = scipy.linalg.eigh(K, subset_by_index=[n - 1, n - 1])[1][:, 0]
     D = top / root
-    X = Z * np.outer(D, D)
-    X /= X.trace()
-    return _replaced(answer, X, float(q @ X @ q), answer.dual_value, tol)
+    found: Array = Z * np.outer(D, D)
+    return found / found.trace()
 
 
 def _between(answer: Solution, chosen: IntArray, cover: float, w: Array, tol: float) -> Solution:
@@ -378,13 +446,13 @@ def _replaced(answer: Solution, X: Matrix, value: float, bound: float, tol: floa
     """Return the answer with another ``X`` or bound, and the status that follows."""
     residual = answer.primal_residual if X is answer.X else 0.0
     gap = abs(bound - value) / max(abs(bound), abs(value))
-    status = answer.status
-    if answer._stop is not None:
+    status, stop = answer.status, answer._stop
+    if stop is not None:
         certificate = Certificate(value, bound, gap, residual, 0.0, bound - value)
-        status = certificate.status(tol, answer._stop).value
-    return replace(
-        answer, X=X, value=value, dual_value=bound, gap=gap, status=status, primal_residual=residual
-    )
+        stop = StopReason.CONVERGED if certificate.meets(tol) else stop
+        status = certificate.status(tol, stop).value
+    found = replace(answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=residual)
+    return replace(found, status=status, _stop=stop)
 
 
 def _sets(near: Any, w: Array, X: Matrix | None) -> Iterable[IntArray]:
