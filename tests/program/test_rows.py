@@ -26,7 +26,6 @@ from bregopt.program.rows import (
     SparseRows,
     add_rows,
     combine_rows,
-    concatenate_rows,
 )
 
 N, M = 6, 5
@@ -158,7 +157,7 @@ class TestFamily:
 
     def test_concatenate(self, name, rng):
         rows, stack = examples()[name]
-        double = concatenate_rows([rows, rows.slice(np.array([0, 2]))])
+        double = rows.followed_by([rows.slice(np.array([0, 2]))])
         y = rng.normal(size=M + 2)
         expected = np.tensordot(y, np.array([*stack, stack[0], stack[2]]), 1)
         np.testing.assert_allclose(double.adjoint(y), expected, atol=1e-12)

@@ -48,7 +48,7 @@ from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.matrix_entropies import on_ranges
-from bregopt.program.rows import Rows, concatenate_rows, storage
+from bregopt.program.rows import Rows, storage
 from bregopt.records import Text, dataclass, replace
 
 __all__ = ["Compiled", "ConeRows", "Reduction", "compile_problem"]
@@ -426,7 +426,8 @@ def _linear_map(number: Numbers, placed: Placed) -> LinearMap:
     for (block, *_), families in grouped.items():
         at, rows = families[0]
         if len(families) > 1:
-            at, rows = np.concatenate([at for at, _ in families]), concatenate_rows([r for _, r in families])
+            at = np.concatenate([at for at, _ in families])
+            rows = rows.followed_by([own for _, own in families[1:]])
         terms.append(Term(block, at, rows))
     return LinearMap(_count(placed), tuple([X.n for X in number]), tuple(terms))
 

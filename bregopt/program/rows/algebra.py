@@ -22,6 +22,8 @@ from bregopt.program.rows.base import (
     RankOneTerms,
     Rows,
     SparseRows,
+    joined_terms,
+    stacked,
     storage,
 )
 from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo, row_dots
@@ -32,7 +34,6 @@ __all__ = [
     "Sum",
     "add_rows",
     "combine_rows",
-    "concatenate_rows",
     "dense_stack",
     "multiplied_rows",
     "stacked_rows",
@@ -180,43 +181,14 @@ def stacked_rows(m: int, n: int, parts: Sequence[tuple[int, Rows]]) -> Rows:
     """Return `m` rows in which each family starts at the given row; the other rows are zero."""
     alike = len({(type(rows), storage(rows)) for _, rows in parts}) == 1
     if alike and sum(rows.m for _, rows in parts) == m:
-        return concatenate_rows([rows for _, rows in parts])
+        (_, first), *others = parts
+        return first.followed_by([rows for _, rows in others]) if others else first
     if _are_many(sum(rows.count() for _, rows in parts), m, n):
         stack = np.zeros((m, n, n))
         for start, rows in parts:
             stack[start : start + rows.m] = dense_stack(rows)
         return DenseRows(stack)
-    terms = [(start, rows.coordinates()) for start, rows in parts]
-    shifted = [_fields(replace(t, row=t.row + start)) for start, t in terms]
-    return SparseRows.of(m, n, Coordinates(*(np.concatenate(f) for f in zip(*shifted, strict=True))))
-
-
-def concatenate_rows(families: Sequence[Rows]) -> Rows:
-    """Return one family of all rows; the given families must have the same class and storage.
-
-    Rows of a class that is not known here become :class:`SparseRows`.
-    """
-    first = families[0]
-    if len(families) == 1:
-        return first
-    if isinstance(first, Entries | Distances):
-        i, j, weight = (np.concatenate([getattr(f, k) for f in families]) for k in ("i", "j", "weight"))
-        return replace(first, i=i, j=j, weight=weight)
-    if isinstance(first, DenseRows):
-        return DenseRows(np.concatenate([f.stack for f in families if isinstance(f, DenseRows)]))
-    if isinstance(first, RankOne | RankOnePairs | RankTwo):
-        parts = ("Z", "weight") if isinstance(first, RankOne) else ("U", "W", "weight")
-        stacked = {name: _stack([getattr(f, name) for f in families]) for name in parts}
-        return replace(first, **stacked)
-    if isinstance(first, Bilinear):
-        return _joined_products([f for f in families if isinstance(f, Bilinear)])
-    starts = np.cumsum([0, *(f.m for f in families)])
-    terms = [f.coordinates() for f in families]
-    shifted = [replace(t, row=t.row + start) for t, start in zip(terms, starts, strict=False)]
-    fields = zip(*(_fields(t) for t in shifted), strict=True)
-    joined = Coordinates(*(np.concatenate(f) for f in fields))
-    m, n = int(starts[-1]), first.n
-    return SparseRows(m, n, joined) if isinstance(first, SparseRows) else SparseRows.of(m, n, joined)
+    return SparseRows.of(m, n, joined_terms(parts))
 
 
 def _are_many(terms: int, m: int, n: int) -> bool:
@@ -231,17 +203,6 @@ def _same_places(a: Entries, b: Entries) -> bool:
     return (np.array_equal(a.i, b.i) and np.array_equal(a.j, b.j)) or (
         np.array_equal(a.i, b.j) and np.array_equal(a.j, b.i)
     )
-
-
-def _joined_products(families: Sequence[Bilinear]) -> Bilinear:
-    """Return the rows of several families, with their factors one below the other."""
-    left = np.cumsum([0, *(f.L.shape[0] for f in families)])
-    right = np.cumsum([0, *(f.R.shape[0] for f in families)])
-    i = np.concatenate([f.i + start for f, start in zip(families, left, strict=False)])
-    j = np.concatenate([f.j + start for f, start in zip(families, right, strict=False)])
-    L = _stack([f.L for f in families])
-    R = L if all(f.L is f.R for f in families) else _stack([f.R for f in families])
-    return Bilinear(L, R, i, j, np.concatenate([f.weight for f in families]))
 
 
 def _quadratic_forms(rows: Rows) -> RankOne | None:
@@ -320,10 +281,6 @@ def upper_triangles(rows: Rows) -> Array:
     return triangles
 
 
-def _stack(parts: list[Any]) -> Any:
-    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
-
-
 def _fields(t: Coordinates) -> tuple[IntArray, IntArray, IntArray, Array]:
     return t.row, t.i, t.j, t.value
 
@@ -374,6 +331,16 @@ class Bilinear(Rows):
     def restrict(self, V: Array) -> Bilinear:
         L = self.L @ V
         return replace(self, L=L, R=L if self.R is self.L else self.R @ V)
+
+    def followed_by(self, others: Sequence[Any]) -> Bilinear:
+        families = (self, *others)
+        left = np.cumsum([0, *(f.L.shape[0] for f in families)])
+        right = np.cumsum([0, *(f.R.shape[0] for f in families)])
+        i = np.concatenate([f.i + start for f, start in zip(families, left, strict=False)])
+        j = np.concatenate([f.j + start for f, start in zip(families, right, strict=False)])
+        L = stacked([f.L for f in families])
+        R = L if all(f.L is f.R for f in families) else stacked([f.R for f in families])
+        return Bilinear(L, R, i, j, np.concatenate([f.weight for f in families]))
 
     def slice(self, rows: IntArray) -> Bilinear:
         return replace(self, i=self.i[rows], j=self.j[rows], weight=self.weight[rows])

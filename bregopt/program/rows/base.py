@@ -6,8 +6,8 @@ The latter are dense matrices, or few terms each: ``sum_t value_t X[i_t, j_t]``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,9 @@ __all__ = [
     "SparseRows",
     "eigen_factor",
     "frobenius_norm",
+    "joined",
+    "joined_terms",
+    "stacked",
     "storage",
     "symmetric_scatter",
 ]
@@ -220,6 +223,12 @@ class Rows(ABC):
     def coordinates(self) -> Coordinates:
         """Return the rows term by term."""
 
+    def followed_by(self, others: Sequence[Any]) -> Rows:
+        """Return one family of these rows and of those of others, of the same class and :func:`storage`."""
+        families = [self, *others]
+        starts = np.cumsum([0, *(rows.m for rows in families)]).tolist()
+        return SparseRows.of(starts.pop(), self.n, joined_terms(zip(starts, families, strict=True)))
+
     def restrict(self, V: Array) -> Rows:
         """Return the rows ``V' A_k V``: the same rows for ``X = V M V'``; `V` has shape ``(n, r)``."""
         stack = np.array([V.T @ A @ V for A in self._matrices()]).reshape(self.m, *2 * V.shape[1:])
@@ -289,6 +298,7 @@ class Rows(ABC):
 
 
 RowFamily = Rows  # for families of your own
+Family = TypeVar("Family", bound=Rows)
 
 
 # --- General rows -------------------------------------------------------------------------------------------
@@ -297,6 +307,27 @@ RowFamily = Rows  # for families of your own
 def storage(rows: Rows) -> tuple[bool, ...]:
     """Return which of the factors of a family are sparse; families with equal answers can be joined."""
     return tuple([sp.issparse(getattr(rows, name)) for name in ("L", "R", "Z", "U") if hasattr(rows, name)])
+
+
+def joined(rows: Family, others: Sequence[Any], *names: str) -> Family:
+    """Return the rows of several families, whose fields of these names are put one below the other."""
+    first: Any = rows
+    family: Family = replace(
+        first, **{name: stacked([getattr(own, name) for own in (rows, *others)]) for name in names}
+    )
+    return family
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return arrays, or sparse matrices, one below the other."""
+    return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
+
+
+def joined_terms(parts: Iterable[tuple[int, Rows]]) -> Coordinates:
+    """Return the terms of families, each of which starts at the given row."""
+    shifted = [(start, rows.coordinates()) for start, rows in parts]
+    fields = zip(*((t.row + start, t.i, t.j, t.value) for start, t in shifted), strict=True)
+    return Coordinates(*map(np.concatenate, fields))
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:
@@ -344,6 +375,9 @@ class DenseRows(Rows):
     def restrict(self, V: Array) -> DenseRows:
         restricted = V.T @ self.stack @ V
         return DenseRows((restricted + restricted.transpose(0, 2, 1)) / 2)
+
+    def followed_by(self, others: Sequence[Any]) -> DenseRows:
+        return joined(self, others, "stack")
 
     def slice(self, rows: IntArray) -> DenseRows:
         return DenseRows(self.stack[rows])
@@ -445,6 +479,10 @@ class SparseRows(PickledWithoutCache, Rows):
             half = V[t.i[span]].T @ (t.value[span, None] * V[t.j[span]])
             stack[k] = (half + half.T) / 2
         return DenseRows(stack)
+
+    def followed_by(self, others: Sequence[Any]) -> SparseRows:
+        starts = np.cumsum([0, self.m, *(rows.m for rows in others)]).tolist()
+        return SparseRows(starts.pop(), self.n, joined_terms(zip(starts, (self, *others), strict=True)))
 
     def slice(self, rows: IntArray) -> SparseRows:
         t = self.terms

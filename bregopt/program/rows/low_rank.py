@@ -6,7 +6,7 @@ At the places ``i`` and ``j`` an entry is ``w X[i, j]``, a squared distance
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -23,6 +23,7 @@ from bregopt.program.rows.base import (
     RankOneTerms,
     Rows,
     eigen_factor,
+    joined,
     symmetric_scatter,
 )
 from bregopt.records import dataclass, replace
@@ -64,6 +65,9 @@ class _Places(Rows):
     @property
     def m(self) -> int:
         return len(self.i)
+
+    def followed_by(self, others: Sequence[Any]) -> Self:
+        return joined(self, others, "i", "j", "weight")
 
     def slice(self, rows: IntArray) -> Self:
         return replace(self, i=self.i[rows], j=self.j[rows], weight=self.weight[rows])
@@ -216,6 +220,9 @@ class RankOne(Rows):
     def restrict(self, V: Array) -> RankOne:
         return replace(self, Z=self.Z @ V)
 
+    def followed_by(self, others: Sequence[Any]) -> RankOne:
+        return joined(self, others, "Z", "weight")
+
     def slice(self, rows: IntArray) -> RankOne:
         return RankOne(self.Z[rows], self.weight[rows])
 
@@ -362,6 +369,9 @@ class _TwoVectors(Rows):
     @property
     def n(self) -> int:
         return int(self.U.shape[1])
+
+    def followed_by(self, others: Sequence[Any]) -> Self:
+        return joined(self, others, "U", "W", "weight")
 
     def slice(self, rows: IntArray) -> Self:
         return replace(self, U=self.U[rows], W=self.W[rows], weight=self.weight[rows])
