@@ -280,9 +280,9 @@ def _elimination(conic: Conic, pivots: Pivots) -> Elimination:
     B, substituted = of_variables(~eliminated, len(R)), None
     if (eliminated[row] & ~pivot[column]).any():  # matrix inequalities: other variables are in the rows D too
         substituted = of_variables(eliminated, len(D))
-        B = B - sp.csr_array((entry, (own, at)), (len(R), len(D))) @ substituted
+        B = B - csr_of(entry, own, at, (len(R), len(D))) @ substituted
     if count:
-        in_s = sp.csr_array((values[in_cone], (rows[in_cone], place[in_cone])), (len(R), count))
+        in_s = csr_of(values[in_cone], rows[in_cone], place[in_cone], (len(R), count))
         B = sp.hstack([B, in_s])
     A_map = map_of(conic, len(R), rows[~in_cone], place[~in_cone] - count, values[~in_cone])
     return Elimination(D, P, T, F, R, own, at, entry, per_entry, substituted, A_map, sp.csr_array(B))
@@ -313,9 +313,10 @@ def read_dual(conic: Conic, known: Dual | None = None) -> Dual:
     A, linear, first_psd = conic.A, conic.linear, conic.first_psd
     weight, row = conic.places.weight, np.arange(first_psd)
     if known is None:
-        psd = sp.coo_array(A[first_psd:])
-        A_map = map_of(conic, A.shape[1], psd.col, psd.row, _per_entry(psd.data, weight[psd.row]))
-        B = sp.csr_array(A[:first_psd].T)
+        end, at = A.indptr[first_psd], np.repeat(np.arange(len(conic.b)), np.diff(A.indptr))
+        place, column = at[end:] - first_psd, A.indices
+        A_map = map_of(conic, A.shape[1], column[end:], place, _per_entry(A.data[end:], weight[place]))
+        B = csr_of(A.data[:end], column[:end], at[:end], (A.shape[1], first_psd))
     else:
         A_map, B = known.program.A, known.program.B
     program = Program(
