@@ -473,6 +473,14 @@ def component_within_a_norm(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Maximize(cp.trace(A @ A @ X)), rows))
 
 
+def general_matrix_within_a_norm(n: int) -> bo.Problem:
+    """Return the search for a square matrix near another one within a norm, its symmetric part below another."""
+    A = np.random.default_rng(1).normal(size=(n, n))
+    X, S = cp.Variable((n, n)), cp.Variable((n, n), PSD=True)
+    rows = [X + X.T << S, cp.norm1(X) <= 3]
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.norm1(X - A) + cp.trace(S)), rows))
+
+
 def entries_within_one(n: int) -> bo.Problem:
     """Return the search for a matrix of bounded trace whose entries are at most one."""
     A, X = np.random.default_rng(1).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
@@ -970,7 +978,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("matrix inequality of order 30 in 20 variables", solving(inequality, 30, 20)),
         ),
         (
-            *("squares of norms", "presolve.epigraphs:least_norm", without("least norm")),
+            *("squares of norms", "presolve.squares:least_norm", without("least norm")),
             *("nearest correlation matrix by its norm", partial(nearest_by_norm, 40)),
         ),
         (
@@ -1072,9 +1080,17 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
         ),
         (
-            *("interchangeable variables", "presolve.variables:interchangeable_variables"),
+            *("interchangeable variables", "presolve.epigraphs:interchangeable_variables"),
             without("interchangeable variables"),
             *("sparse component within a norm, n = 24", solving(component_within_a_norm, 24)),
+        ),
+        (
+            *("opposite rows", "presolve.epigraphs:opposite_rows", without("opposite rows")),
+            *("sparse component within a norm, n = 40", solving(component_within_a_norm, 40)),
+        ),
+        (
+            *("defined variables", "presolve.variables:defined_variables", without("defined variables")),
+            *("a general matrix within a norm, n = 24", solving(general_matrix_within_a_norm, 24)),
         ),
         (
             *("independent columns", "presolve.variables:independent_columns"),

@@ -39,8 +39,7 @@ from bregopt.cvxpy.reductions import (
     with_rows,
 )
 from bregopt.linalg import csr_of
-from bregopt.presolve.dual_form import without_round_off
-from bregopt.presolve.svec import recognize
+from bregopt.presolve.svec import recognize, without_round_off
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
 from bregopt.program.convex_functions import NumbersRelativeEntropy
 from bregopt.program.convex_terms import ConvexTerm

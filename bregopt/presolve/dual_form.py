@@ -1,9 +1,4 @@
-"""Other forms of a program: squared distances as soft rows, and the dual of linear matrix inequalities.
-
-A squared distance beside matrices without a divergence becomes a soft row for each entry, so that methods for
-linear objectives take it.
-
-Linear matrix inequalities are replaced by their dual, in which each variable is a row.
+"""The dual form: linear matrix inequalities are replaced by their dual, in which each variable is a row.
 
 Rows that define entries of matrices are substituted first. An entry is *defined* by a hard equality of its
 own, the pivot row, in which no other defined entry occurs. With ``v`` the ordinary variables and the other
@@ -34,23 +29,21 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import psd_part
 from bregopt.linalg import csr_of, root_of, rows_at
-from bregopt.presolve import Reduced, Tolerances, with_multipliers
+from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import exposures_of
-from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map
+from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map, without_round_off
 from bregopt.program import (
     Answer,
     Block,
     Bounds,
-    LinearMap,
     Penalty,
     Program,
     SecondOrderCones,
     Start,
     StopReason,
-    Term,
     pays,
 )
-from bregopt.program.rows import Coordinates, Entries, SparseRows
+from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
@@ -61,9 +54,6 @@ __all__ = [
     "matrix_inequalities",
     "newton_unknowns",
     "newton_work",
-    "squares_as_rows",
-    "with_squares",
-    "without_round_off",
 ]
 
 # Number of entries and of terms of all rows above which the search for matrices that rows define is left
@@ -77,60 +67,6 @@ _DUAL_PAYS_ON_FACES = 0.05
 # inequality, and the faces that they imply are found in the program alone.
 _SPLITTING_PAYS = 1e7
 _PENALTIES = {Penalty.HARD, Penalty.HINGE}
-
-
-# --- Squared distances as soft rows ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class WithSquares(Reduced):
-    """A program with soft rows in place of squared distances; they follow its own rows."""
-
-    rescales: ClassVar[bool] = True  # gaps of squared distances have a scale of their own
-
-    @property
-    def summary(self) -> str:
-        return "squared distances as soft rows"
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, y=np.pad(start.y, (0, self.program.m - self.whole.m)), S=None)
-
-    def restore(self, answer: Answer) -> Answer:
-        return with_multipliers(answer, lambda y: y[: self.whole.m], S=None)
-
-
-def squares_as_rows(program: Program, tolerances: Tolerances) -> WithSquares | None:
-    """Replace squared distances beside matrices without a divergence by soft rows."""
-    if not program.has_squares_beside_matrices:
-        return None
-    posed = program
-    for b, block in enumerate(program.blocks):
-        if block.nearness is not None:
-            price = np.full((block.n, block.n), block.nearness.mu)
-            posed = with_squares(posed, b, price, np.asarray(block.nearness.X0))
-    return WithSquares(program, posed)
-
-
-def with_squares(program: Program, b: int, price: Array, target: Array) -> Program:
-    """Return the program with soft rows of entries that have a price in place of a block's divergence."""
-    n, m = program.blocks[b].n, program.m
-    i, j = np.nonzero(np.triu(price > 0))
-    at, kind = np.arange(m, m + len(i)), np.full(len(i), int(Penalty.SQUARE))
-    gamma = price[i, j] * np.where(i == j, 1.0, 2.0)
-    entries = Term(b, at, Entries(n, i, j, np.ones(len(i))))
-    return replace(
-        program,
-        blocks=tuple(
-            replace(own, nearness=None) if place == b else own for place, own in enumerate(program.blocks)
-        ),
-        A=LinearMap(m + len(i), program.A.orders, (*program.A.terms, entries)),
-        B=sp.csr_array(sp.vstack([program.B, sp.csr_array((len(i), program.k))])),
-        bounds=program.bounds.followed_by(Bounds(target[i, j], target[i, j], kind, gamma)),
-        labels=(),
-    )
-
-
-# --- The dual form --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -540,14 +476,6 @@ def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Arra
     K = sp.csr_array(K.multiply(abs(K) > ENTRY_NOISE * size))
     K.eliminate_zeros()
     return K, D @ F_0, ENTRY_NOISE * (abs(D) @ np.abs(F_0))
-
-
-def without_round_off(c: Array, A: Any, price: Array) -> Array:
-    """Return ``c + A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
-    if not price.any():
-        return c
-    total = c + A @ price
-    return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), total, 0.0)
 
 
 def _met_by_zero(bounds: Bounds, noise: Array) -> bool:

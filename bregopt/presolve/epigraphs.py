@@ -1,6 +1,6 @@
-"""Penalties that are stated by variables of their own, as linear and conic programs state them.
+"""Slacks and absolute values that linear and conic programs state by variables of their own.
 
-Without these variables the objective has a hinge or a divergence, and Newton's system fewer unknowns:
+Without these variables the objective has a hinge, and Newton's system fewer unknowns:
 
 - A *slack* that prices the violation of its row is a hinge: the cost ``c xi`` with ``xi >= 0`` in the row
   ``a + b xi >= lo``, ``b > 0``, is ``c / b max(lo - a, 0)``. A margin problem keeps only the margin as a
@@ -13,33 +13,29 @@ Without these variables the objective has a hinge or a divergence, and Newton's 
   ``p u`` and ``q l``: worst cases over intervals of coefficients. For a given ``a`` the best values have the
   cost ``(p - q) a / 2 + (p + q) |a| / 2``. The first part is linear in the other terms of the row, the second
   one is a hinge on it. A multiplier ``y`` of the hinge is ``y - (p - q) / 2`` in the equality.
-- A *norm* is the axis ``t`` of a second-order cone: minimize ``w t`` under ``t >= ||v||``, with a row
-  ``e_k x + f_k v_k = a_k`` for each element, where ``x`` is an entry of ``svec(X)``. If these rows hold most
-  entries of one matrix, then ``||v||^2 = s ||H o (X - X0)||_F^2 + r`` with numbers ``s`` and ``r``, and
-  weights ``H`` if the ``(e_k / f_k)^2`` differ. The square has the same minimizers. It is one divergence
-  without rows, where the cone has a variable and a row for each entry. In all other rows the elements are
-  substituted.
+- *Interchangeable* variables have the same cost and box, the same coefficients in rows that they share, and
+  rows of their own that are equal otherwise: those of two mirrored entries in ``|X_ij| <= u_ij``. An optimum
+  with both interchanged is another one, and so is the mean. So these variables are equal.
+- *Opposite rows* ``u >= b + a`` and ``u >= d - a`` bound a variable that other rows share, as in the norm
+  ``sum_ij u_ij <= t``. Their slacks ``l, r >= 0`` replace it: ``u = (l + r + b + d) / 2`` leaves the one
+  equality ``a = (r - l + d - b) / 2``.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, Array, IntArray, Mask, scattered
-from bregopt.divergences import psd_part
+from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
-from bregopt.presolve.svec import Svec, coefficients, comparable, sparse_svec, svec, svec_map
-from bregopt.program import NO_CONES, Answer, Block, Nearness, Penalty, Program, Start, StopReason
+from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, leaders, orientation, oriented
+from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Joined", "Squared", "absolute_values", "differences", "least_norm", "slacks"]
-
-_EQUAL = 64 * EPS  # relative difference of two numbers that are equal up to round-off
-_MOST_ENTRIES = 0.5  # of all entries: a norm of fewer is a cone with fewer rows
+__all__ = ["Joined", "absolute_values", "differences", "interchangeable_variables", "opposite_rows", "slacks"]
 
 
 # --- Slacks ---------------------------------------------------------------------------------------------
@@ -409,172 +405,194 @@ def _with_cost(program: Program, b: int, weights: Array) -> Block:
     return replace(block, cost=cost)
 
 
-# --- Norms ----------------------------------------------------------------------------------------------
-
-
-class Elements(NamedTuple):
-    """The elements ``v`` of a norm, one for each variable of the cone but its axis.
-
-    Parameters
-    ----------
-    row, place : int array
-        The row of each, and the entry of ``svec(X)`` in it.
-    entry, own, right : array
-        The coefficients of the entry, which is zero for a constant element, and of the element; the
-        right-hand side.
-    """
-
-    row: IntArray
-    place: IntArray
-    entry: Array
-    own: Array
-    right: Array
+# --- Interchangeable variables --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Squared(Reduced):
-    """A program with the square of its norm.
+class Interchanged(Reduced):
+    """A program in which one variable stands for all that are interchangeable with it.
+
+    Their own rows are equal in it, up to sign, and share their multipliers.
 
     Parameters
     ----------
-    elements : Elements
-    scale : float
-        The number ``s``.
-    X0, H : array of shape (n, n)
-        `H` is None for equal weights.
-    left : int array
-        The rows of no element.
+    of : int array of shape (k,)
+        The place of the variable that stands for each.
+    rows, group : int arrays
+        The rows of one variable, and a number that those of interchangeable variables have in common if they
+        are equal.
+    sign : array
+        The sign with which it is.
     """
 
-    elements: Elements
-    scale: float
-    X0: Array
-    H: Array | None
-    left: IntArray
-    rescales: ClassVar[bool] = True
+    of: IntArray
+    rows: IntArray
+    group: IntArray
+    sign: Array
 
     @property
     def summary(self) -> str:
-        return "the square of the norm"
+        return f"{self.whole.k - self.program.k} variables interchangeable with another"
 
     def shrink(self, start: Start) -> Start:
-        slope = self._slope(float(start.u[self.whole.cones.axes[0]]))
-        return replace(start, u=np.zeros(0), y=start.y[self.left] / (slope or 1.0))
+        return replace(start, u=np.bincount(self.of, start.u) / np.bincount(self.of))
 
     def restore(self, answer: Answer) -> Answer:
-        if answer.stop is StopReason.INFEASIBLE:
-            y = self._with_elements(answer.y, np.zeros(len(self.elements.row)))
-            return Answer.without_point(self.whole, y, answer.stop, answer.iterations)
-        u, cones = np.zeros(self.whole.k), self.whole.cones
-        v = self._at(np.asarray(answer.X[0]))
-        u[cones.index[1:]], u[cones.axes[0]] = v, np.linalg.norm(v)
-        S = None if answer.S is None else answer.S[0]
-        return with_multipliers(answer, lambda own: self._multipliers(own, S), u=u, S=None)
+        return with_multipliers(answer, self._shared, u=answer.u[self.of])
 
-    def _slope(self, norm: float) -> float:
-        """Return the change of the objective with that of ``||X - X0||^2``; zero at a norm of zero."""
-        price = float(self.whole.c[self.whole.cones.axes[0]])
-        return price * self.scale / (2 * norm) if norm else 0.0
+    def _shared(self, y: Array) -> Array:
+        """Return multipliers with the same sums of which equal rows have their mean."""
+        shared, group = y.copy(), self.group
+        means = np.bincount(group, self.sign * y[self.rows]) / np.bincount(group)
+        shared[self.rows] = self.sign * means[group]
+        return shared
 
-    def _at(self, X: Array) -> Array:
-        """Return the elements at a matrix."""
-        e = self.elements
-        v: Array = (e.right - e.entry * svec(X[None])[0][e.place]) / e.own
-        return v
 
-    def _multipliers(self, own: Array, S: Array | None) -> Array:
-        """Return multipliers of all rows from those of the square; zero where the norm is zero."""
-        half = self.program.A.adjoint(own) / 2
-        if self.H is None or S is None:
-            X = psd_part(self.X0 + half)
-        else:
-            squares = np.where(self.H > 0, self.H, 1.0) ** 2
-            X = self.X0 + (half + S / 2) / squares
-        v = self._at(X)
-        norm, price = float(np.linalg.norm(v)), float(self.whole.c[self.whole.cones.axes[0]])
-        return self._with_elements(self._slope(norm) * own, price * v / (norm or 1.0))
+# Pays on: sparse component within a norm, n = 24.
+def interchangeable_variables(program: Program, tolerances: Tolerances) -> Interchanged | None:
+    """Let interchangeable variables be one.
 
-    def _with_elements(self, own: Array, negative: Array) -> Array:
-        """Return multipliers of all rows, at the negatives of the elements' reduced costs."""
-        y = scattered(self.left, own, self.whole.m)
-        in_others = (self.whole.Bt @ y)[self.whole.cones.index[1:]]
-        y[self.elements.row] = (negative - in_others) / self.elements.own
+    A row of its own has one variable. For each variable such rows are counted by their groups, in which all
+    but the variable agrees; other rows count by its coefficient.
+    """
+    if program.k < 2 or all_differ(program) or not comparable(program):
+        return None
+    rows, bounds = coefficients(program), program.bounds
+    A, B = rows[:, : -program.k], rows[:, -program.k :]
+    single = np.diff(B.indptr) == 1
+    own, A, coefficient = np.flatnonzero(single), A[single], B[single].data
+    moved = sp.csr_array(sp.hstack([A, coefficient[:, None]], format="csr"))
+    sign = orientation(moved)
+    lo, hi = oriented(bounds.slice(own), sign)
+    group = alike(moved, sign, lo, hi, bounds.kind[single], bounds.gamma[single])
+    if group is None:
+        return None
+    variable, kinds = B[single].indices, int(group.max()) + 1
+    count = sp.csr_array((np.ones(len(group)), (variable, group)), (program.k, kinds))
+    shared = sp.csr_array(sp.hstack([count, B[~single].T], format="csr"))
+    shared.sort_indices()
+    apart = np.where(program.in_cones, np.arange(1, program.k + 1), 0)
+    same = alike(shared, np.ones(program.k), program.c, program.u_lo, program.u_hi, apart)
+    if same is None:
+        return None
+    left, of = leaders(same)
+    P = sp.csr_array((np.ones(program.k), (np.arange(program.k), of)))
+    merged = replace(program.of_variables(left), B=sp.csr_array(program.B @ P), c=P.T @ program.c)
+    _, equal = np.unique(of[variable].astype(np.int64) * kinds + group, return_inverse=True)
+    return Interchanged(program, merged, of, own, np.ravel(equal), sign)
+
+
+# --- Opposite rows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class InSlacks(Reduced):
+    """A program with the slacks of opposite rows in place of the variables that these bound.
+
+    Parameters
+    ----------
+    kept, left : int array
+        The remaining variables and rows. The slacks of the first rows follow these variables, then those of
+        the second ones.
+    variable : int array
+        The variables that the slacks replace.
+    rows : int array of shape (2, count)
+        Their rows: the first one is left, as an equality.
+    scale : array of shape (2, count)
+        The absolute coefficients of the variables in these rows.
+    ends : array of shape (2, count)
+        The bounds of these rows, in the units of the variables.
+    """
+
+    rescales: ClassVar[bool] = True  # the costs of a variable are shared, and a bound is that of two rows
+    kept: IntArray
+    left: IntArray
+    variable: IntArray
+    rows: IntArray
+    scale: Array
+    ends: Array
+
+    @property
+    def summary(self) -> str:
+        count = len(self.variable)
+        return f"{count} pair{'s' if count > 1 else ''} of opposite rows in one equality"
+
+    def shrink(self, start: Start) -> Start:
+        whole, first, second = self.whole, self.rows[0], self.rows[1]
+        slacks = self._sign * whole.activity(start.X, start.u)[self.rows] / self.scale - self.ends
+        u, y = np.concatenate([start.u[self.kept], *np.maximum(slacks, 0.0)]), start.y.copy()
+        y[first] -= self._sign.prod(axis=0) * y[second] * self.scale[1] / self.scale[0]
+        return replace(start, u=u, y=y[self.left])
+
+    def restore(self, answer: Answer) -> Answer:
+        u, ray = np.zeros(self.whole.k), answer.stop is StopReason.UNBOUNDED
+        slacks = answer.u[len(self.kept) :].reshape(2, -1)
+        u[self.kept], u[self.variable] = answer.u[: len(self.kept)], slacks.mean(axis=0)
+        u[self.variable] += 0.0 if ray else self.ends.mean(axis=0)
+        costs = 0.0 if answer.stop is StopReason.INFEASIBLE else 1.0
+        return with_multipliers(answer, lambda own: self._multipliers(own, costs), u=u)
+
+    @property
+    def _sign(self) -> Array:
+        """1 for the rows with a lower bound, -1 for those with an upper one."""
+        return np.where(np.isfinite(self.whole.bounds.lo[self.rows]), 1.0, -1.0)
+
+    def _multipliers(self, own: Array, costs: float) -> Array:
+        """Return multipliers of all rows: those of a pair add up to what the others leave of the cost."""
+        y, first, second = scattered(self.left, own, self.whole.m), self.rows[0], self.rows[1]
+        difference = self._sign[0] * self.scale[0] * y[first]
+        y[first] = 0.0
+        total = np.maximum((costs * self.whole.c - self.whole.Bt @ y)[self.variable], 0.0)
+        difference = np.clip(difference, -total, total)
+        y[first], y[second] = self._sign / self.scale * [total + difference, total - difference] / 2
         return y
 
 
-# Pays on: nearest correlation matrix by its norm.
-def least_norm(program: Program, tolerances: Tolerances) -> Squared | None:
-    """Replace the norm of a matrix minus a constant, as the objective, by its square."""
-    if not _has_norm(program):
+# Pays on: sparse component within a norm, n = 40.
+def opposite_rows(program: Program, tolerances: Tolerances) -> InSlacks | None:
+    """Replace a variable that two opposite rows bound, and others share, by the slacks of these rows."""
+    bounds, B = program.bounds, program.B
+    row = np.arange(program.m).repeat(np.diff(B.indptr))
+    below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
+    relaxes = bounds.hard[row] & (below ^ above) & (B.data != 0) & ((B.data > 0) == below)
+    twice = np.bincount(B.indices[relaxes], minlength=program.k) == 2
+    variable = np.flatnonzero(twice & ~program.in_cones & np.isinf(program.u_hi))
+    if not len(variable) or not comparable(program):
         return None
-    rows = sparse_svec(program.A)
-    elements = _elements_of(program, rows)
-    if elements is None:
+    of_these = np.flatnonzero(relaxes & np.isin(B.indices, variable))
+    at = of_these[np.argsort(B.indices[of_these], kind="stable")].reshape(-1, 2).T
+    rows, scale = row[at], np.abs(B.data[at])
+    ends = np.where(below[at], bounds.lo[rows], -bounds.hi[rows]) / scale
+    # Each row belongs to one of these variables alone, whose lower bound the two rows imply.
+    good = (np.bincount(rows.ravel())[rows] == 1).all(axis=0) & (program.u_lo[variable] <= ends.mean(axis=0))
+    good[good] = _opposite(program, variable[good], rows[:, good], scale[:, good])
+    if not good.any():
         return None
-    slope, count = elements.entry / elements.own, rows.shape[1]
-    weight = np.bincount(elements.place, slope**2, count)
-    if np.count_nonzero(weight) <= _MOST_ENTRIES * count:
-        return None
-    nearest = np.bincount(elements.place, slope * elements.right / elements.own, count)
-    nearest = np.divide(nearest, weight, out=np.zeros(count), where=weight > 0)
-    scale, lengths = float(weight.max()), svec(np.ones(2 * program.A.orders))
-    vectors = np.array([nearest, lengths * np.sqrt(weight / scale)])
-    X0, H = Svec(program.A.orders, 0).points(vectors)[0][0]
-    uniform = weight.min() >= (1 - _EQUAL) * scale
-    parameters = {} if uniform else {"weights": H}
-    left = np.setdiff1d(np.arange(program.m), elements.row)
-    in_left = sp.csr_array(program.B[left][:, program.cones.index[1:]])
-    A, bounds = program.A.slice(left), program.bounds.slice(left)
-    if in_left.nnz:
-        per_element = sp.csr_array(in_left @ sp.diags_array(1 / elements.own))
-        moved = per_element @ elements.right
-        A = svec_map(A.orders, sp.csr_array(rows[left] - per_element @ rows[elements.row]))
-        bounds = replace(bounds, lo=bounds.lo - moved, hi=bounds.hi - moved)
-    nearness = Nearness("frobenius", X0, parameters=parameters)
-    squared = replace(
-        program.of_variables(np.zeros(0, dtype=np.intp)),
-        blocks=(replace(program.blocks[0], cost=None, nearness=nearness),),
-        A=A,
-        B=sp.csr_array((len(left), 0)),
-        bounds=bounds,
-        cones=NO_CONES,
-        offset=0.0,
-        constant=None,
+    return _in_slacks(program, variable[good], rows[:, good], scale[:, good], ends[:, good])
+
+
+def _in_slacks(program: Program, variable: IntArray, rows: IntArray, scale: Array, ends: Array) -> InSlacks:
+    bounds, middle, count = program.bounds, ends.mean(axis=0), len(variable)
+    first, second = rows[0], rows[1]
+    kept, left = np.setdiff1d(np.arange(program.k), variable), np.setdiff1d(np.arange(program.m), second)
+    others, B = np.ones(program.m), sp.csr_array(program.B[:, variable])
+    others[rows] = 0.0
+    moved = B @ middle
+    lo, hi = bounds.lo - moved, bounds.hi - moved
+    half = np.where(np.isfinite(bounds.lo[first]), scale[0], -scale[0]) / 2
+    lo[first] = hi[first] = half * (ends[0] - ends[1])
+    own = sp.csr_array((half, (first, np.arange(count))), (program.m, count))
+    shared, zero, smaller = sp.diags_array(others / 2) @ B, np.zeros(2 * count), program.of_variables(kept)
+    smaller = replace(
+        smaller,
+        A=program.A.slice(left),
+        B=sp.csr_array(sp.hstack([smaller.B, shared - own, shared + own], format="csr")[left]),
+        bounds=replace(bounds, lo=lo, hi=hi).slice(left),
+        c=np.concatenate([smaller.c, *[program.c[variable] / 2] * 2]),
+        u_lo=np.concatenate([smaller.u_lo, zero]),
+        u_hi=np.concatenate([smaller.u_hi, zero + np.inf]),
+        offset=program.offset + float(program.c[variable] @ middle),
+        constant=program.stated_constant,
         labels=program.labels_of(left),
     )
-    return Squared(program, squared, elements, scale, X0, None if uniform else H, left)
-
-
-def _has_norm(program: Program) -> bool:
-    """Whether the axis of a cone of all variables is the objective of a program of one matrix."""
-    cones = program.cones
-    if cones.count != 1 or cones.size != program.k or len(program.blocks) != 1 or program.terms:
-        return False
-    block, axis, tail = program.blocks[0], cones.axes[0], cones.index[1:]
-    if block.nearness is not None or block.cap is not None or block.cost is not None:
-        return False
-    boxed = np.isfinite(program.u_hi).any() or np.isfinite(program.u_lo[tail]).any()
-    return bool(program.c[axis] > 0) and not (boxed or program.u_lo[axis] > 0 or program.c[tail].any())
-
-
-def _elements_of(program: Program, rows: Any) -> Elements | None:
-    """Return the elements of the norm, each with a row that says what it is; None without such.
-
-    A row with an entry goes before one that says a constant.
-    """
-    tail, bounds, B = program.cones.index[1:], program.bounds, program.B
-    count = np.diff(rows.indptr)
-    single = (np.diff(B.indptr) == 1) & (count <= 1) & bounds.equal & bounds.hard
-    own = np.flatnonzero(single)
-    own = own[np.argsort(-count[own], kind="stable")]
-    column, first = np.unique(B.indices[B.indptr[own]], return_index=True)
-    if not np.array_equal(column, np.sort(tail)) or B[:, [int(program.cones.axes[0])]].count_nonzero():
-        return None
-    row = own[first][np.searchsorted(column, tail)]
-    coefficient, held = B.data[B.indptr[row]], count[row] > 0
-    if not coefficient.all():
-        return None
-    place, entry = np.zeros(len(row), dtype=np.intp), np.zeros(len(row))
-    at = rows.indptr[row[held]]
-    place[held], entry[held] = rows.indices[at], rows.data[at]
-    return Elements(row, place, entry, coefficient, bounds.lo[row])
+    return InSlacks(program, smaller, kept, left, variable, rows, scale, ends)

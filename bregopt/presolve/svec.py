@@ -27,7 +27,9 @@ __all__ = [
     "all_differ",
     "coefficients",
     "comparable",
+    "leaders",
     "orientation",
+    "oriented",
     "recognize",
     "sparse_entries",
     "sparse_svec",
@@ -35,6 +37,7 @@ __all__ = [
     "svec_map",
     "svec_rows",
     "with_equalities",
+    "without_round_off",
 ]
 
 # Terms of all rows above which rows are not compared, of families of few terms and of all families.
@@ -303,6 +306,26 @@ def alike(rows: Any, sign: Array, *labels: Array | IntArray) -> IntArray | None:
     group = np.empty(len(order), dtype=np.intp)
     group[order] = np.cumsum(np.concatenate([[True], ~same])) - 1
     return group
+
+
+def leaders(group: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the first member of each group, ascending, and the place of that of each member among them."""
+    _, leader, of = np.unique(group, return_index=True, return_inverse=True)
+    left = np.sort(leader)
+    return left, np.searchsorted(left, leader)[np.ravel(of)]
+
+
+def oriented(bounds: Bounds, sign: Array) -> tuple[Array, Array]:
+    """Return the bounds of rows times signs."""
+    return np.where(sign > 0, bounds.lo, -bounds.hi), np.where(sign > 0, bounds.hi, -bounds.lo)
+
+
+def without_round_off(c: Array, A: Any, price: Array) -> Array:
+    """Return ``c + A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
+    if not price.any():
+        return c
+    total = c + A @ price
+    return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), total, 0.0)
 
 
 def all_differ(program: Program) -> bool:

@@ -5,14 +5,11 @@ Modeling languages write ``X[i, j] == a``, ``u >= 0`` and ``|a| <= t`` with a va
 - A row that bounds a single variable, such as ``u >= 0``, becomes its *box*, where a method handles it at
   less cost. The multipliers of such rows follow from the reduced costs ``c - B'y``.
 - A *fixed* variable has an equation of its own: the known entries of a matrix that is to be completed. It
-  becomes a constant.
+  becomes a constant. One that an equation *defines* by two others becomes their combination.
 - A *dominated* variable has no cost, and increasing it (or decreasing) relaxes all of its rows but one, which
   is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
 - The column of a *dependent* variable, which is free, is a combination of those of others. Newton's system is
   singular with it.
-- *Interchangeable* variables have the same cost and box, the same coefficients in rows that they share, and
-  rows of their own that are equal otherwise: those of two mirrored entries in ``|X_ij| <= u_ij``. An optimum
-  with both interchanged is another one, and so is the mean. So these variables are equal.
 - *Parallel* rows are equal up to sign, such as those of two mirrored entries of a symmetric matrix. Hard ones
   are one row with the tightest bounds, hinges on the same bounds are one with the sum of the prices.
 
@@ -32,7 +29,17 @@ from bregopt.certify import is_farkas
 from bregopt.linalg import rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
-from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, orientation
+from bregopt.presolve.svec import (
+    ENTRY_NOISE,
+    alike,
+    all_differ,
+    coefficients,
+    comparable,
+    leaders,
+    orientation,
+    oriented,
+    without_round_off,
+)
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
@@ -42,7 +49,6 @@ __all__ = [
     "dominated_variables",
     "fixed_variables",
     "independent_columns",
-    "interchangeable_variables",
     "parallel_rows",
 ]
 
@@ -241,16 +247,14 @@ def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     row = row[program.A.norms()[row] == 0]
     if not len(row):
         return None
-    column = program.B.indices[program.B.indptr[row]]
-    weight = program.B.data[program.B.indptr[row]]
+    column, weight = _only_entries(program, row)
     value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
     movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
     tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
     once = np.bincount(column, minlength=program.k)[column] == 1
     inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
     taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
-    found = list(zip(column[taken].tolist(), row[taken].tolist(), strict=True))
-    return _substituted(program, found) if found else None
+    return _substituted(program, list(zip(column[taken].tolist(), row[taken].tolist(), strict=True)))
 
 
 # Pays on: embedding of distances, n = 20.
@@ -281,14 +285,34 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
         if single.any():
             k = np.flatnonzero(single[column] & ~relaxes & one_sided)
             found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
-    return _substituted(program, found) if found else None
+    return _substituted(program, found)
+
+
+# Pays on: a general matrix within a norm, n = 24.
+def defined_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
+    """Substitute free variables that an equality of few terms, and no matrix, gives by others.
+
+    No other coefficient of the row is larger, so that none grows.
+    """
+    if not program.free.any():
+        return None
+    B, bounds, terms = program.B, program.bounds, np.diff(program.B.indptr)
+    defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
+    row, size, largest = np.arange(program.m).repeat(terms), np.abs(B.data), np.zeros(program.m)
+    np.maximum.at(largest, row, size)
+    at = np.flatnonzero((defining[row] & program.free[B.indices]) & (size == largest[row]) & (size > 0))
+    for names in (row, B.indices):  # one variable of each row, and one row of each variable
+        at = at[np.unique(names[at], return_index=True)[1]]
+    return _substituted(program, list(zip(B.indices[at].tolist(), row[at].tolist(), strict=True)))
 
 
 def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
-    """Return the program without variables that are given with their bounding rows.
+    """Return the program without variables that are given with their bounding rows, None where none is left.
 
     A bounding row has few terms, no matrix, and no other variable of these.
     """
+    if not found:
+        return None
     J, row = np.array(sorted({j: (j, r) for j, r in reversed(found)}.values()), dtype=np.intp).T
     by_row, norms = row >= 0, program.A.norms()
     good = ~by_row | ((norms[row] == 0) & (np.diff(program.B.indptr)[row] <= _MOST_TERMS))
@@ -310,18 +334,19 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     place = sp.csr_array((-1 / own, (np.flatnonzero(by_row), np.arange(len(own)))), (len(J), len(own)))
     slope = sp.csr_array(place @ rows_at(program.B, bounding)[:, kept])
     B = rows_at(program.B, left)
-    in_rows = B[:, J]
-    moved = in_rows @ first
+    in_rows, others = B[:, J], B[:, kept]
+    moved, B = in_rows @ first, others + in_rows @ slope
+    B = B.multiply(abs(B) > ENTRY_NOISE * (abs(others) + abs(in_rows) @ abs(slope)))
     smaller = replace(
         program.of_variables(kept),
         A=program.A.slice(left),
-        B=sp.csr_array(B[:, kept] + in_rows @ slope),
+        B=sp.csr_array(B),
         bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
         labels=program.labels_of(left),
     )
-    if program.c[J].any():  # of fixed variables, whose slopes are zero
-        cost = float(program.c[J] @ first)
-        smaller = replace(smaller, offset=program.offset + cost, constant=program.stated_constant)
+    if program.c[J].any():
+        cost, c = float(program.c[J] @ first), without_round_off(smaller.c, slope.T, program.c[J])
+        smaller = replace(smaller, c=c, offset=program.offset + cost, constant=program.stated_constant)
     return Substituted(program, smaller, J, kept, first, slope, row, left)
 
 
@@ -402,7 +427,7 @@ def independent_columns(program: Program, tolerances: Tolerances) -> WithoutColu
     return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
 
 
-# --- Interchangeable variables and parallel rows --------------------------------------------------------
+# --- Parallel rows --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,86 +470,12 @@ class Merged(Reduced):
     def _multipliers(self, own: Array) -> Array:
         """Return multipliers of all rows: those with the tightest bound share one, hinges by their prices."""
         bounds, y = self.whole.bounds, own[self.of]
-        lo, hi = _oriented(bounds, self.sign)
+        lo, hi = oriented(bounds, self.sign)
         tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
         weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
         total = np.bincount(self.of, weight, len(self.left))[self.of]
         shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
         return shared
-
-
-@dataclass(frozen=True, eq=False)
-class Interchanged(Reduced):
-    """A program in which one variable stands for all that are interchangeable with it.
-
-    Their own rows are equal in it, up to sign, and share their multipliers.
-
-    Parameters
-    ----------
-    of : int array of shape (k,)
-        The place of the variable that stands for each.
-    rows, group : int arrays
-        The rows of one variable, and a number that those of interchangeable variables have in common if they
-        are equal.
-    sign : array
-        The sign with which it is.
-    """
-
-    of: IntArray
-    rows: IntArray
-    group: IntArray
-    sign: Array
-
-    @property
-    def summary(self) -> str:
-        return f"{self.whole.k - self.program.k} variables interchangeable with another"
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, u=np.bincount(self.of, start.u) / np.bincount(self.of))
-
-    def restore(self, answer: Answer) -> Answer:
-        return with_multipliers(answer, self._shared, u=answer.u[self.of])
-
-    def _shared(self, y: Array) -> Array:
-        """Return multipliers with the same sums of which equal rows have their mean."""
-        shared, group = y.copy(), self.group
-        means = np.bincount(group, self.sign * y[self.rows]) / np.bincount(group)
-        shared[self.rows] = self.sign * means[group]
-        return shared
-
-
-# Pays on: sparse component within a norm, n = 24.
-def interchangeable_variables(program: Program, tolerances: Tolerances) -> Interchanged | None:
-    """Let interchangeable variables be one.
-
-    A row of its own has one variable. For each variable such rows are counted by their groups, in which all
-    but the variable agrees; other rows count by its coefficient.
-    """
-    if program.k < 2 or all_differ(program) or not comparable(program):
-        return None
-    rows, bounds = coefficients(program), program.bounds
-    A, B = rows[:, : -program.k], rows[:, -program.k :]
-    single = np.diff(B.indptr) == 1
-    own, A, coefficient = np.flatnonzero(single), A[single], B[single].data
-    moved = sp.csr_array(sp.hstack([A, coefficient[:, None]], format="csr"))
-    sign = orientation(moved)
-    lo, hi = _oriented(bounds.slice(own), sign)
-    group = alike(moved, sign, lo, hi, bounds.kind[single], bounds.gamma[single])
-    if group is None:
-        return None
-    variable, kinds = B[single].indices, int(group.max()) + 1
-    count = sp.csr_array((np.ones(len(group)), (variable, group)), (program.k, kinds))
-    shared = sp.csr_array(sp.hstack([count, B[~single].T], format="csr"))
-    shared.sort_indices()
-    apart = np.where(program.in_cones, np.arange(1, program.k + 1), 0)
-    same = alike(shared, np.ones(program.k), program.c, program.u_lo, program.u_hi, apart)
-    if same is None:
-        return None
-    left, of = _leaders(same)
-    P = sp.csr_array((np.ones(program.k), (np.arange(program.k), of)))
-    merged = replace(program.of_variables(left), B=sp.csr_array(program.B @ P), c=P.T @ program.c)
-    _, equal = np.unique(of[variable].astype(np.int64) * kinds + group, return_inverse=True)
-    return Interchanged(program, merged, of, own, np.ravel(equal), sign)
 
 
 # Pays on: embedding of distances, n = 20.
@@ -536,7 +487,7 @@ def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
         return None
     rows = coefficients(program)
     first = orientation(rows)
-    lo, hi = _oriented(program.bounds, first)
+    lo, hi = oriented(program.bounds, first)
     hinge = program.bounds.kind == _HINGE
     # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
     group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
@@ -558,11 +509,11 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
             y[k] += price * first[k]
         farkas = y if is_farkas(program, y) else None
         group = np.where(crossed[group], count + np.arange(program.m), group)
-    left, of = _leaders(group)
+    left, of = leaders(group)
     if len(left) == program.m and farkas is None:
         return None
     bounds, sign = program.bounds.slice(left), first * first[left][of]
-    own = _oriented(program.bounds, sign)
+    own = oriented(program.bounds, sign)
     lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
     np.maximum.at(lo, of, own[0])
     np.minimum.at(hi, of, own[1])
@@ -578,15 +529,3 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
         labels=program.labels_of(left),
     )
     return Merged(program, merged, left, of, sign, farkas)
-
-
-def _leaders(group: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the first member of each group, ascending, and the place of that of each member among them."""
-    _, leader, of = np.unique(group, return_index=True, return_inverse=True)
-    left = np.sort(leader)
-    return left, np.searchsorted(left, leader)[np.ravel(of)]
-
-
-def _oriented(bounds: Any, sign: Array) -> tuple[Array, Array]:
-    """Return the bounds of rows times signs."""
-    return np.where(sign > 0, bounds.lo, -bounds.hi), np.where(sign > 0, bounds.hi, -bounds.lo)

@@ -1,4 +1,4 @@
-"""Penalties by variables of their own, against the problem as written: slacks, differences and norms."""
+"""Slacks and absolute values, against the problem as written."""
 
 import cvxpy as cp
 import numpy as np
@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
-from bregopt.cvxpy import BREGOPT
-from bregopt.cvxpy.conic_solver import ConicProblem
 from bregopt.presolve import presolve
-from bregopt.presolve.epigraphs import slacks
-from bregopt.program import Answer, StopReason
+from bregopt.presolve.epigraphs import absolute_values, interchangeable_variables, opposite_rows, slacks
+from bregopt.program import Answer, Start, StopReason
 from bregopt.rigorous import proves_infeasible, recedes
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
@@ -202,113 +200,229 @@ def test_a_start_is_mapped():
     assert again.value == pytest.approx(sol.value, rel=1e-7)
 
 
-# --- Norms ----------------------------------------------------------------------------------------------
+# --- Absolute values ------------------------------------------------------------------------------------
+
+_FOLDED = ("boxes", "epigraphs", "absolute values", "parallel rows")
 
 
-def indefinite(n, seed=0):
-    A = np.random.default_rng(seed).uniform(-1, 1, (n, n))
-    A = (A + A.T) / 2
-    np.fill_diagonal(A, 1.0)
-    return A
+def symmetric(n, rng):
+    A = rng.normal(size=(n, n))
+    return (A + A.T) / 2
 
 
-def norms(A):
-    """Return the least norm over correlation matrices in our language."""
-    X = bo.PSD(len(A), name="X")
-    return bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.diag(X) == 1])
+def reduced(problem):
+    return presolve(problem.program(), _FOLDED, Settings())
 
 
-def test_language_and_hooks_project():
-    """All find the distance of the projection."""
-    A = indefinite(12)
-    expected = np.linalg.norm(bo.nearest_correlation(A).X - A)
-    problem = norms(A)
-    sol = problem.solve(tol=1e-9)
-    Y = cp.Variable(A.shape, PSD=True)
-    theirs = cp.Problem(cp.Minimize(cp.norm(Y - A, "fro")), [cp.diag(Y) == 1])
-    for options in ({"method": "bregopt", "tol": 1e-9}, {"solver": BREGOPT, "tol": 1e-9}):
-        theirs.solve(**options)
-        assert theirs.status == "optimal"
-        assert theirs.value == pytest.approx(expected, rel=1e-6)
-        stats = theirs.solver_stats.extra_stats
-        assert (stats["route"] if isinstance(stats, dict) else stats.solver) == "bregman"
-    assert (sol.status, sol.solver) == ("optimal", "bregman")
-    assert sol.dual_value <= expected + 1e-9
-    assert sol.value >= expected - 1e-9
-    assert "the square of the norm" in routing.explain(problem.program())
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_multipliers_are_those_of_the_norm(weighted):
-    """Of ``3 ||H o (2 X - A)||``: the gradient minus ``A*(y)`` is psd and orthogonal to ``X``."""
-    A, n = indefinite(7, 3), 7
-    H = np.ones((n, n))
-    if weighted:
-        H = H + np.abs(indefinite(n, 4))
-    Y = cp.Variable((n, n), PSD=True)
-    rows = [cp.diag(Y) == 1, Y[0, 1] >= 0.9, cp.sum(Y) <= 5]
-    problem = cp.Problem(cp.Minimize(3 * cp.norm(cp.multiply(H, 2 * Y - A), "fro")), rows)
-    problem.solve(solver=BREGOPT, tol=1e-10)
-    assert (problem.status, problem.solver_stats.extra_stats["route"]) == ("optimal", "bregman")
-    X, (d, low, high) = Y.value, (np.asarray(row.dual_value) for row in rows)
-    E = np.zeros((n, n))
-    E[0, 1] = E[1, 0] = 0.5
-    residual = H * (2 * X - A)
-    Z = 6 * H * residual / np.linalg.norm(residual) + np.diag(d) - low * E + high * np.ones((n, n))
-    assert min(low, high) > 0
-    assert np.linalg.eigvalsh(Z)[0] > -1e-5
-    assert abs(np.vdot(Z, X)) < 1e-5
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("read", [ConicProblem, bo.from_cvxpy])
-def test_an_answer_to_the_square_proves_the_norm(read, weighted):
-    """The certificate of the whole program knows nothing of the square."""
-    A, n = indefinite(6, 5), 6
-    H = 1 + np.abs(indefinite(n, 4)) * weighted
-    Y = cp.Variable((n, n), PSD=True)
-    norm = 2 * cp.norm(cp.multiply(H, Y - A), "fro") + 7
-    program = read(cp.Problem(cp.Minimize(norm), [cp.diag(Y) == 1, Y[2, 3] == 0.5])).program()
-    presolved = presolve(program, ("least norm",), Settings())
-    assert len(presolved.steps) == 1
-    sol = routing.solve(presolved.program, solver="bregman", tol=1e-10)
-    square = Answer(sol.X, sol.u, sol.duals, StopReason.CONVERGED, 0, S=sol._S)
-    answer = presolved.restore(square)
-    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
-    assert certificate.worst < 1e-8
-    constant = program.offset  # CVXPY keeps that of its conic form
-    assert certificate.primal == pytest.approx(constant + 2 * np.linalg.norm(H * (answer.X[0] - A)))
-
-
-@pytest.mark.parametrize("off", [0.0, 1e-6])
-def test_a_norm_of_nearly_zero_is_proven(off):
-    """At a distance of zero a small gap of the square is no small gap of the norm."""
-    A = (np.eye(6) + 0.1) / 1.1
-    problem = norms(A + off * np.eye(6))
-    sol = problem.solve(tol=1e-8)
+@pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_absolute_values(seed, least):
+    n, rng = 4, np.random.default_rng(seed)
+    S, C, price = symmetric(n, rng), symmetric(n, rng), rng.uniform(0.1, 1.0)
+    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [2 * (X - S) <= u, X - S - 0.1 >= -0.5 * u, bo.trace(X) <= 3]
+    rows += [] if least is None else [u >= least]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows)
+    assert reduced(problem).program.k == 0
+    sol = problem.solve(solver="path", tol=1e-8)
     assert sol.status == "optimal"
-    assert sol.value == pytest.approx(off * np.sqrt(6), abs=1e-8)
+    wanted = np.maximum(2 * (sol.X - S), 2 * (S - sol.X + 0.1))
+    np.testing.assert_allclose(sol.u["u"], np.maximum(wanted, -np.inf if least is None else least), atol=1e-6)
+    assert sol.dual_residual <= 1e-8  # of the problem as written: c - B'y is zero, or is the price of a box
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
 
 
-def test_contradictions_are_proven():
-    A = indefinite(5)
-    X = bo.PSD(5, name="X")
-    problem = bo.Problem(bo.Minimize(bo.norm2(X - A)), [bo.diag(X) == 1, X[0, 1] >= 1.5])
-    assert problem.solve().status == "infeasible"
+def test_opposite_rows_alone_are_folded():
+    X, u = bo.PSD(2), bo.Variable(5)
+    rows = [
+        *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # folded
+        *(X[0, 1] <= u[1], -2 * X[0, 1] <= u[1]),  # not opposite
+        *(X[0, 1] <= u[2], -X[0, 1] <= u[2], X[0, 0] <= u[2]),  # three rows
+        *(X[0, 1] <= u[3], X[0, 1] - 1 <= u[3]),  # the same side
+        *(X[0, 1] <= u[4], -X[0, 1] <= u[4], u[4] <= 1),  # a box
+        bo.trace(X) == 1,
+    ]
+    program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
+    program = presolve(program, ("boxes",), Settings()).program
+    assert absolute_values(program, None).variable.tolist() == [0]
 
 
-def test_a_norm_of_few_entries_or_beside_costs_stays_a_cone():
-    A = indefinite(6)
-    X = bo.PSD(6, name="X")
-    for objective in (bo.norm2(X[0] - A[0]), bo.norm2(X - A) + bo.trace(A @ X)):
-        problem = bo.Problem(bo.Minimize(objective), [bo.diag(X) == 1])
-        assert "the square of the norm" not in routing.explain(problem.program())
-        assert problem.solve(tol=1e-8).status == "optimal"
+# --- Interchangeable variables and opposite rows ---------------------------------------------------------
 
 
-def test_a_start_is_used():
-    problem = norms(indefinite(10))
-    first = problem.solve(tol=1e-9)
-    again = problem.solve(tol=1e-9, warm_start=first)
+def within_a_norm(seed, most, price=0.0, n=4):
+    """Return a matrix near another one in the sum of deviations, mirrored ones apart."""
+    rng = np.random.default_rng(seed)
+    S, C = symmetric(n, rng), symmetric(n, rng)
+    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [X - S <= u, S - X <= u, bo.sum(u) <= most, bo.trace(X) == 2]
+    return bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows), S
+
+
+@pytest.mark.parametrize("price", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_mirrored_deviations_are_interchangeable(seed, price):
+    n = 4
+    problem, S = within_a_norm(seed, 12.0, price)
+    found = interchangeable_variables(problem.program(), None)
+    assert found.program.k == n * (n + 1) // 2
+    sol = problem.solve(solver="path", tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == plain.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
+    assert (sol.u["u"] >= np.abs(sol.X - S) - 1e-8).all()
+    again = problem.solve(solver="path", tol=1e-8, warm_start=sol)
     assert again.status == "optimal"
-    assert again.value == pytest.approx(first.value, rel=1e-8)
+    assert abs(again.value - sol.value) <= sol.error + again.error
+
+
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+def test_interchangeable_variables_beside_squares(solver):
+    """Equal rows are not merged there, and share their multipliers all the same."""
+    n, rng = 5, np.random.default_rng(0)
+    S, X, u = symmetric(n, rng), bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [X <= u, -X <= u, bo.sum(u) <= n]
+    problem = bo.Problem(bo.Minimize(bo.sum_squares(X - S)), rows)
+    found = interchangeable_variables(problem.program(), None)
+    assert found.program.k == n * (n + 1) // 2
+    y = rng.normal(size=found.program.m)
+    shared = found._shared(y)
+    assert shared[found.rows] @ found.sign == pytest.approx(y[found.rows] @ found.sign)
+    upper = shared[: 2 * n * n].reshape(2, n, n)
+    np.testing.assert_array_equal(upper, upper.swapaxes(1, 2))
+    sol = problem.solve(solver=solver, tol=1e-7)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+def test_equal_rows_of_other_variables_keep_their_multipliers():
+    """Of three variables with equal rows two are interchangeable, and the third has another cost."""
+    X, u = bo.PSD(2), bo.Variable(3, lower=-1)
+    rows = [X[0, 1] <= u[0], X[0, 1] <= u[1], X[0, 1] <= u[2], bo.sum(u) >= 1, bo.diag(X) == 1]
+    problem = bo.Problem(bo.Minimize(u[0] + u[1] + 3 * u[2] - 4 * X[0, 1]), rows)
+    found = interchangeable_variables(problem.program(), None)
+    shared = found._shared(np.arange(1.0, 1 + found.program.m))
+    np.testing.assert_array_equal(shared[:3], [1.5, 1.5, 3.0])
+    sol = problem.solve(solver="path", tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+
+
+def test_contradictions_of_interchangeable_variables():
+    """The Farkas vector is one of all rows: the sum of deviations is at least that on the diagonal."""
+    problem, S = within_a_norm(0, 0.1)
+    least = 2 - np.trace(S)
+    assert least > 0.1
+    sol = problem.solve(solver="path")
+    assert sol.status == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (None, 1),
+        ("cost", 2),
+        ("box", 2),
+        ("shared row", 2),
+        ("bound of an own row", 2),
+        ("own row", 2),
+        ("price", 2),
+    ],
+)
+def test_what_makes_variables_interchangeable(change, left):
+    X, u = bo.PSD(2), bo.Variable(2, lower=[0.0, 1.0 if change == "box" else 0.0])
+    second = X[0, 1] * (2.0 if change == "own row" else 1.0)
+    over = [X[0, 1] <= u[0], second <= u[1] + (0.5 if change == "bound of an own row" else 0.0)]
+    soft = [bo.soft(row, 1.0 + (change == "price") * k, "hinge") for k, row in enumerate(over)]
+    shared = u[0] + (3.0 if change == "shared row" else 1.0) * u[1] >= 1
+    cost = u[0] + (2.0 if change == "cost" else 1.0) * u[1]
+    for rows in (over, soft) if change in (None, "price") else (over,):
+        problem = bo.Problem(bo.Minimize(cost - X[0, 1]), [*rows, shared, bo.diag(X) == 1])
+        found = interchangeable_variables(problem.program(), None)
+        same = 1 if change == "price" and rows is over else left
+        assert (problem.program() if found is None else found.program).k == same
+
+
+def test_which_opposite_rows_are_one():
+    X, u, v = bo.PSD(2), bo.Variable(8), bo.Variable()
+    rows = [
+        *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # one equality
+        *(X[0, 1] - 1 <= 3 * u[1], -2 * X[0, 1] <= 6 * u[1]),  # the same in other units
+        *(X[0, 1] + v <= u[2], -X[0, 1] - v <= u[2]),  # with another variable in both
+        *(X[0, 1] <= u[3], -2 * X[0, 1] <= u[3]),  # not opposite
+        *(X[0, 1] <= u[4], -X[0, 1] <= u[4], X[0, 0] <= u[4]),  # three rows
+        *(X[0, 1] <= u[5], X[0, 1] - 1 <= u[5]),  # the same side
+        *(X[0, 1] <= u[6], -X[0, 1] <= u[6], u[6] <= 1),  # bounded above
+        *(X[0, 1] <= u[7], -X[0, 1] <= u[7], u[7] >= 0.5),  # a lower bound that the rows do not imply
+        bo.sum(u) <= 9,
+        bo.trace(X) == 1,
+    ]
+    program = presolve(bo.Problem(bo.Minimize(3 * X[0, 1]), rows).program(), ("boxes",), Settings()).program
+    found = opposite_rows(program, None)
+    assert found.variable.tolist() == [0, 1, 2]
+    assert (found.program.m, found.program.k) == (program.m - 3, program.k + 3)
+
+
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+@pytest.mark.parametrize("least", [None, 0.0, -0.3])
+@pytest.mark.parametrize("price", [0.0, 0.3])
+@pytest.mark.parametrize("seed", range(2))
+def test_opposite_rows_and_their_duals_come_back(seed, price, least, solver):
+    n, rng = 4, np.random.default_rng(seed)
+    S, C, W = symmetric(n, rng), symmetric(n, rng), 1 + np.abs(symmetric(n, rng))
+    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
+    rows = [2 * (X - S) <= u, X - S - 0.1 >= -0.5 * u, bo.inner(W, u) <= 60, bo.trace(X) == 2]
+    rows += [] if least is None else [u >= least]
+    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows)
+    found = opposite_rows(presolve(problem.program(), ("boxes",), Settings()).program, None)
+    assert len(found.variable) == n * n
+    sol = problem.solve(solver=solver, tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
+    assert (sol.u["u"] >= np.maximum(2 * (sol.X - S), 2 * (S - sol.X + 0.1)) - 1e-7).all()
+    again = problem.solve(solver=solver, tol=1e-8, warm_start=sol)
+    assert again.status == "optimal"
+    assert abs(again.value - sol.value) <= sol.error + again.error
+    proof = problem.solve(solver="path", tol=1e-8).verify()
+    assert proof.width <= 1e-5 * (1 + abs(sol.value))
+
+
+def test_proofs_of_opposite_rows_are_those_of_the_whole_program():
+    n, X, u = 3, bo.PSD(3), bo.Variable((3, 3))
+    within = [X - 2 <= u, 2 - X <= u]
+    program = bo.Problem(bo.Minimize(-X[0, 1]), [*within, bo.sum(u) <= 1, bo.trace(X) <= 1]).program()
+    found = routing.solve(program, solver="path")
+    assert found.status == "infeasible"
+    assert proves_infeasible(program, found.duals)
+    falls = bo.Problem(bo.Minimize(bo.inner(-np.eye(n), X)), [*within, u[0, 1] + u[1, 2] <= 5])
+    assert falls.solve(solver="path").status == "unbounded"
+    found = opposite_rows(falls.program(), None)
+    along = np.zeros(
+        (2, n * n)
+    )  # the last entry of the matrix grows, and so does the slack of its lower bound
+    along[1, -1] = 2.0
+    ray = Answer(
+        (np.diag([0.0, 0.0, 1.0]),), along.ravel(), np.zeros(found.program.m), StopReason.UNBOUNDED, 0
+    )
+    restored = found.restore(ray)
+    np.testing.assert_array_equal(restored.u.reshape(n, n), np.diag([0.0, 0.0, 1.0]))
+    assert recedes(falls.program(), restored.X, restored.u)
+
+
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+def test_a_start_of_opposite_rows_is_mapped(solver):
+    """The point and the multipliers of an answer are those of its own start."""
+    program = within_a_norm(0, 12.0)[0].program()
+    sol = routing.solve(program, solver=solver, tol=1e-9)
+    found = opposite_rows(presolve(program, ("boxes",), Settings()).program, None)
+    whole = Answer(sol.X, sol.u, sol.duals, StopReason.CONVERGED, 0)
+    start = found.shrink(Start(whole.X, whole.u, whole.y))
+    again = found.restore(Answer(start.X, start.u, start.y, StopReason.CONVERGED, 0))
+    np.testing.assert_allclose(again.u, sol.u, atol=1e-7)
+    np.testing.assert_allclose(again.y, sol.duals, atol=1e-7)

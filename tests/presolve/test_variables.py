@@ -1,4 +1,4 @@
-"""Boxes, fixed and dominated variables, absolute values and parallel rows: answers are those as written."""
+"""Boxes, fixed, defined and dominated variables and parallel rows: answers are those as written."""
 
 import cvxpy as cp
 import numpy as np
@@ -16,9 +16,9 @@ from bregopt.presolve import presolve
 from bregopt.presolve.epigraphs import absolute_values
 from bregopt.presolve.variables import (
     boxes,
+    defined_variables,
     dominated_variables,
     fixed_variables,
-    interchangeable_variables,
     parallel_rows,
 )
 from bregopt.program import Start
@@ -242,136 +242,6 @@ def test_only_dominated_variables_are_substituted():
     assert abs(sol.value - plain.value) <= sol.error + plain.error
 
 
-def within_a_norm(seed, most, price=0.0, n=4):
-    """Return a matrix near another one in the sum of deviations, mirrored ones apart."""
-    rng = np.random.default_rng(seed)
-    S, C = symmetric(n, rng), symmetric(n, rng)
-    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
-    rows = [X - S <= u, S - X <= u, bo.sum(u) <= most, bo.trace(X) == 2]
-    return bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows), S
-
-
-@pytest.mark.parametrize("price", [0.0, 0.3])
-@pytest.mark.parametrize("seed", range(4))
-def test_mirrored_deviations_are_interchangeable(seed, price):
-    n = 4
-    problem, S = within_a_norm(seed, 12.0, price)
-    found = interchangeable_variables(problem.program(), None)
-    assert found.program.k == n * (n + 1) // 2
-    sol = problem.solve(solver="path", tol=1e-8)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == plain.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
-    assert (sol.u["u"] >= np.abs(sol.X - S) - 1e-8).all()
-    again = problem.solve(solver="path", tol=1e-8, warm_start=sol)
-    assert again.status == "optimal"
-    assert abs(again.value - sol.value) <= sol.error + again.error
-
-
-@pytest.mark.parametrize("solver", ["path", "lagrangian"])
-def test_interchangeable_variables_beside_squares(solver):
-    """Equal rows are not merged there, and share their multipliers all the same."""
-    n, rng = 5, np.random.default_rng(0)
-    S, X, u = symmetric(n, rng), bo.PSD(n), bo.Variable((n, n), name="u")
-    rows = [X <= u, -X <= u, bo.sum(u) <= n]
-    problem = bo.Problem(bo.Minimize(bo.sum_squares(X - S)), rows)
-    found = interchangeable_variables(problem.program(), None)
-    assert found.program.k == n * (n + 1) // 2
-    y = rng.normal(size=found.program.m)
-    shared = found._shared(y)
-    assert shared[found.rows] @ found.sign == pytest.approx(y[found.rows] @ found.sign)
-    upper = shared[: 2 * n * n].reshape(2, n, n)
-    np.testing.assert_array_equal(upper, upper.swapaxes(1, 2))
-    sol = problem.solve(solver=solver, tol=1e-7)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-def test_equal_rows_of_other_variables_keep_their_multipliers():
-    """Of three variables with equal rows two are interchangeable, and the third has another cost."""
-    X, u = bo.PSD(2), bo.Variable(3, lower=-1)
-    rows = [X[0, 1] <= u[0], X[0, 1] <= u[1], X[0, 1] <= u[2], bo.sum(u) >= 1, bo.diag(X) == 1]
-    problem = bo.Problem(bo.Minimize(u[0] + u[1] + 3 * u[2] - 4 * X[0, 1]), rows)
-    found = interchangeable_variables(problem.program(), None)
-    shared = found._shared(np.arange(1.0, 1 + found.program.m))
-    np.testing.assert_array_equal(shared[:3], [1.5, 1.5, 3.0])
-    sol = problem.solve(solver="path", tol=1e-8)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-def test_contradictions_of_interchangeable_variables():
-    """The Farkas vector is one of all rows: the sum of deviations is at least that on the diagonal."""
-    problem, S = within_a_norm(0, 0.1)
-    least = 2 - np.trace(S)
-    assert least > 0.1
-    sol = problem.solve(solver="path")
-    assert sol.status == "infeasible"
-
-
-@pytest.mark.parametrize(
-    ("change", "left"),
-    [
-        (None, 1),
-        ("cost", 2),
-        ("box", 2),
-        ("shared row", 2),
-        ("bound of an own row", 2),
-        ("own row", 2),
-        ("price", 2),
-    ],
-)
-def test_what_makes_variables_interchangeable(change, left):
-    X, u = bo.PSD(2), bo.Variable(2, lower=[0.0, 1.0 if change == "box" else 0.0])
-    second = X[0, 1] * (2.0 if change == "own row" else 1.0)
-    over = [X[0, 1] <= u[0], second <= u[1] + (0.5 if change == "bound of an own row" else 0.0)]
-    soft = [bo.soft(row, 1.0 + (change == "price") * k, "hinge") for k, row in enumerate(over)]
-    shared = u[0] + (3.0 if change == "shared row" else 1.0) * u[1] >= 1
-    cost = u[0] + (2.0 if change == "cost" else 1.0) * u[1]
-    for rows in (over, soft) if change in (None, "price") else (over,):
-        problem = bo.Problem(bo.Minimize(cost - X[0, 1]), [*rows, shared, bo.diag(X) == 1])
-        found = interchangeable_variables(problem.program(), None)
-        same = 1 if change == "price" and rows is over else left
-        assert (problem.program() if found is None else found.program).k == same
-
-
-@pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])
-@pytest.mark.parametrize("seed", range(3))
-def test_absolute_values(seed, least):
-    n, rng = 4, np.random.default_rng(seed)
-    S, C, price = symmetric(n, rng), symmetric(n, rng), rng.uniform(0.1, 1.0)
-    X, u = bo.PSD(n), bo.Variable((n, n), name="u")
-    rows = [2 * (X - S) <= u, X - S - 0.1 >= -0.5 * u, bo.trace(X) <= 3]
-    rows += [] if least is None else [u >= least]
-    problem = bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows)
-    assert reduced(problem).program.k == 0
-    sol = problem.solve(solver="path", tol=1e-8)
-    assert sol.status == "optimal"
-    wanted = np.maximum(2 * (sol.X - S), 2 * (S - sol.X + 0.1))
-    np.testing.assert_allclose(sol.u["u"], np.maximum(wanted, -np.inf if least is None else least), atol=1e-6)
-    assert sol.dual_residual <= 1e-8  # of the problem as written: c - B'y is zero, or is the price of a box
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-def test_opposite_rows_alone_are_folded():
-    X, u = bo.PSD(2), bo.Variable(5)
-    rows = [
-        *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # folded
-        *(X[0, 1] <= u[1], -2 * X[0, 1] <= u[1]),  # not opposite
-        *(X[0, 1] <= u[2], -X[0, 1] <= u[2], X[0, 0] <= u[2]),  # three rows
-        *(X[0, 1] <= u[3], X[0, 1] - 1 <= u[3]),  # the same side
-        *(X[0, 1] <= u[4], -X[0, 1] <= u[4], u[4] <= 1),  # a box
-        bo.trace(X) == 1,
-    ]
-    program = bo.Problem(bo.Minimize(bo.sum(u) + 3 * X[0, 1]), rows).program()
-    program = presolve(program, ("boxes",), Settings()).program
-    assert absolute_values(program, None).variable.tolist() == [0]
-
-
 def test_stored_zeros_are_no_coefficients():
     """A program keeps the zeros that it stores, and no rule counts them."""
     X, u = bo.PSD(2), bo.Variable(2)
@@ -544,3 +414,59 @@ def test_fixed_variables_and_their_duals_come_back(seed, solver, unit):
     added = 0.1 * float((A * M)[known].sum())
     assert sol.value - added == pytest.approx(own.value, rel=1e-5)
     np.testing.assert_allclose(sol.duals[1] - sol.duals[0][i, j], -0.1 * A[i, j], atol=1e-9)
+
+
+def test_which_variables_are_defined():
+    X, u = bo.PSD(2), bo.Variable(9)
+    rows = [
+        u[0] == 2 * X[0, 1],  # a matrix
+        u[1] == 0.5 * u[8] + 3,  # substituted once u[8] is
+        2 * u[2] == 3 * u[8],  # the variable of the largest coefficient
+        u[3] + u[4] == 1,  # one of two
+        u[4] + u[5] - u[6] + u[8] == 1,  # too many terms
+        u[5] - u[6] <= 1,  # an inequality
+        u[7] - 0.5 * u[6] == 0,  # u[7] has a box
+        u[7] >= 0,
+    ]
+    cost = bo.trace(X) + u @ np.arange(1.0, 10.0)
+    program = presolve(bo.Problem(bo.Minimize(cost), rows).program(), ("boxes",), Settings()).program
+    found = defined_variables(program, None)
+    assert found.J.tolist() == [3, 8]
+    assert defined_variables(found.program, None).program.k == 6  # now u[1] is one
+
+
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_defined_variables_and_their_duals_come_back(solver, unit, rng):
+    """The same program, with the definition written in place of the variables, has the same duals."""
+    n = 4
+    A, C, X, v, w = symmetric(n, rng), symmetric(n, rng), bo.PSD(n), bo.Variable(3), bo.Variable(3, name="w")
+    expression = (0.5 * v + rng.normal(size=3)) * unit
+
+    def posed(w, *more):
+        least = w[1] + w[2] >= -unit
+        rows = [bo.inner(A, X) + w[0] / unit == 1, bo.trace(X) + v[1] <= 3, least, v <= 2, v >= -2]
+        cost = bo.inner(C, X) + bo.sum(w) * (0.2 / unit) - 0.3 * v[2]
+        return bo.Problem(bo.Minimize(cost), [*rows, *more])
+
+    problem, own = posed(w, w == expression), posed(expression).solve(solver=solver, tol=1e-8)
+    found = defined_variables(presolve(problem.program(), ("boxes",), Settings()).program, None)
+    if unit > 1:  # the coefficient of the definition is the smallest of its row
+        assert found is None
+    else:
+        assert len(found.J) == 3
+    sol = problem.solve(solver=solver, tol=1e-8)
+    assert sol.status == own.status == "optimal"
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
+    assert abs(sol.value - own.value) <= sol.error + own.error
+    for k in range(2):
+        np.testing.assert_allclose(sol.duals[k], own.duals[k], atol=1e-5)
+
+
+def test_round_off_of_a_definition_is_no_cost():
+    """The costs of both variables cancel but for round-off, along which the objective would fall."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, u, v, y = bo.PSD(2), bo.Variable(2), rng.normal(size=2), rng.normal()
+        problem = bo.Problem(bo.Minimize(bo.trace(X) + y * (v @ u)), [v @ u == 1.0])
+        assert problem.solve(solver="path").value == pytest.approx(y)

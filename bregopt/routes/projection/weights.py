@@ -17,7 +17,7 @@ import numpy as np
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.divergences import psd_part
-from bregopt.presolve.dual_form import with_squares
+from bregopt.presolve.squares import with_squares
 from bregopt.program import LinearMap, Penalty, Program
 from bregopt.records import dataclass, replace
 
