@@ -474,7 +474,7 @@ def component_within_a_norm(n: int) -> bo.Problem:
 
 
 def general_matrix_within_a_norm(n: int) -> bo.Problem:
-    """Return the search for a square matrix near another one within a norm, its symmetric part below another."""
+    """Return the search for a square matrix near another within a norm, its symmetric part below a third."""
     A = np.random.default_rng(1).normal(size=(n, n))
     X, S = cp.Variable((n, n)), cp.Variable((n, n), PSD=True)
     rows = [X + X.T << S, cp.norm1(X) <= 3]
