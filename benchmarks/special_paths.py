@@ -38,6 +38,7 @@ import relaxations
 import scipy.sparse as sp
 import sdp_problems
 import soft_rows
+from correlation_tools import indefinite
 from nearness_problems import ATOMS, correlation_problem, distance_problem, start_matrix, uniform_matrix
 from textbook_problems import PROBLEMS
 from tuning_problems import _quadratic_forms, _theta, suites
@@ -124,6 +125,13 @@ def _without_rank() -> Any:
     from bregopt.program.rows import RankOne
 
     return patch.object(RankOne, "rank", None)
+
+
+def _listed_by_coordinates(rows: Any, U: Any, W: Any, at: Any, n: int) -> Any:
+    from bregopt.rigorous.data import Terms, _radii
+
+    t = rows.coordinates()
+    return Terms(at[t.row], np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j), t.value, _radii(rows, t))
 
 
 def _resting(method: Any, program: Any, *_: Any) -> Any:
@@ -270,6 +278,69 @@ def symmetric(rng: np.random.Generator, *shape: int) -> Array:
     """Return random symmetric matrices."""
     A = rng.normal(size=shape)
     return A + np.swapaxes(A, -1, -2)
+
+
+def covariance(n: int, least: float = 0.1) -> Array:
+    """Return a random covariance matrix."""
+    G = np.random.default_rng(0).normal(size=(n, 2 * n))
+    return G @ G.T / (2 * n) + least * np.eye(n)
+
+
+def gradient_of_nearest(n: int) -> Call:
+    """Return the nearest correlation matrix and one gradient of it."""
+
+    def differentiated(A: Array) -> Found:
+        sol = bo.nearest_correlation(A)
+        sol.vjp(np.ones((n, n)))
+        return Found(sol.status, sol.iterations, sol.gap)
+
+    return partial(differentiated, covariance(n))
+
+
+def moved_forms(n: int, m: int, near: Any, least: float, most: float) -> bo.Problem:
+    """Return nearness with quadratic forms at multiples of their values, between `least` and `most`."""
+    rng, X, X0 = np.random.default_rng(0), bo.PSD(n), covariance(n, 0.0)
+    Z = rng.normal(size=(m, n))
+    values = np.einsum("ki,ij,kj->k", Z, X0, Z) * np.exp(rng.uniform(*np.log([least, most]), m))
+    return bo.Problem(bo.Minimize(near(X, X0)), [bo.quad_form(Z, X) == values])
+
+
+def correlation_with_forms(n: int) -> bo.Problem:
+    """Return the search for the nearest correlation matrix with three given quadratic forms."""
+    rng, X = np.random.default_rng(0), bo.PSD(n)
+    A, Z = rng.uniform(-1, 1, size=(n, n)), rng.normal(size=(3, n))
+    return bo.Problem(
+        bo.Minimize(bo.frobenius_div(X, A + A.T)), [bo.diag(X) == 1, bo.quad_form(Z, X) == n / 2]
+    )
+
+
+def large_beside_another(n: int) -> bo.Problem:
+    """Return LogDet nearness, whose rows ask for a far larger matrix, beside Frobenius nearness."""
+    X, Y, Z = bo.PSD(n), bo.PSD(n), np.random.default_rng(1).normal(size=(4, n))
+    rows = [bo.quad_form(Z, X) >= 1e5, bo.trace(X) - bo.trace(Y) == 1]
+    return bo.Problem(bo.Minimize(bo.logdet_div(X, np.eye(n)) + bo.frobenius_div(Y, np.eye(n))), rows)
+
+
+def beside_large_cost(n: int) -> bo.Problem:
+    """Return von Neumann nearness beside a linear cost that is far larger."""
+    rng, X = np.random.default_rng(1), bo.PSD(n)
+    C, z = symmetric(rng, n, n), rng.normal(size=(3, n))
+    objective = bo.Minimize(bo.von_neumann_div(X, np.eye(n)) - bo.inner(100 * C, X))
+    return bo.Problem(objective, [bo.diag(X) <= 1, bo.quad_form(z, X) >= 1])
+
+
+def dense_forms(n: int, m: int) -> bo.Problem:
+    """Return the matrix of least trace with lower bounds on dense quadratic forms."""
+    X, Z = bo.PSD(n), np.random.default_rng(0).normal(size=(m, n))
+    return bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(Z, X) >= 1])
+
+
+def slowly_split(n: int) -> Array:
+    """Return a matrix whose nearest correlation matrix in the largest entry takes a splitting long."""
+    A = np.random.default_rng(24).uniform(-1, 1, size=(n, n))
+    A = (A + A.T) / 2
+    np.fill_diagonal(A, 1.0)
+    return A
 
 
 def triangle_inequalities(n: int, m: int) -> bo.Problem:
@@ -1353,6 +1424,61 @@ def paths(data: Path | None) -> list[SpecialPath]:
             answering("routes.projection.route._lasso", None),
             *("lasso in the language, n = 40", solving(lasso, 40)),
         ),
+        (
+            *("larger start of LogDet", "routes.projection.dual_newton:_DualNewton._from_above"),
+            replaced("routes.projection.dual_newton._FAR_LARGER", math.inf),
+            "a large matrix beside another one, LogDet, n = 12",
+            solving(large_beside_another, 12),
+        ),
+        (
+            *("logarithms of activities", "routes.projection.dual_newton:_DualNewton._equations"),
+            replaced(
+                "routes.projection.dual_newton.exponential_rows", lambda A, _: np.zeros(A.m, dtype=bool)
+            ),
+            "forms that are far smaller, von Neumann, n = 20",
+            solving(moved_forms, 20, 10, bo.von_neumann_div, 1e-6, 1.0),
+        ),
+        (
+            *("start of the right trace", "routes.projection.dual_newton:_DualNewton._of_right_trace"),
+            answering("routes.projection.dual_newton._DualNewton._of_right_trace", None),
+            *("a correlation matrix with three forms, n = 60", solving(correlation_with_forms, 60)),
+        ),
+        (
+            *("start near the minimizer", "routes.ipm.logdet_newton:_RowNewton._near_minimizer"),
+            answering("routes.ipm.logdet_newton._RowNewton._near_minimizer", None),
+            "40 quadratic forms, LogDet, n = 60",
+            solving(moved_forms, 60, 40, bo.logdet_div, 0.6, 1.4),
+        ),
+        (
+            *("large costs by entropy", "routes.routing:_outgrows"),
+            answering("routes.routing._outgrows", False),
+            "von Neumann nearness beside a large cost, n = 30",
+            solving(beside_large_cost, 30),
+        ),
+        # Correlation matrices.
+        (
+            *("products of one stack", "problems.correlation.answer:CorrelationSolution._products"),
+            replaced("problems.correlation.answer.CorrelationSolution._products", None),
+            *("the gradient of a nearest correlation matrix, n = 12", lambda: gradient_of_nearest(12)),
+        ),
+        (
+            *("splitting of entries", "problems.correlation.norms:_splits"),
+            answering("problems.correlation.norms._splits", False),
+            "nearest in the largest entry, n = 60",
+            calling(bo.nearest_correlation, indefinite(60), "largest_entry"),
+        ),
+        (
+            *("path after a slow splitting", "problems.correlation.norms:_of_splitting"),
+            replaced("problems.correlation.norms._SMALL", 0),
+            "a slow splitting, n = 40",
+            calling(bo.nearest_correlation, slowly_split(40), "largest_entry"),
+        ),
+        (
+            *("smallest eigenvalue alone", "problems.correlation.norms:_of_smallest_eigenvalue"),
+            answering("problems.correlation.norms._of_smallest_eigenvalue", None),
+            "nearest in the spectral norm, n = 60",
+            calling(bo.nearest_correlation, indefinite(60), "spectral"),
+        ),
         # Sparse inverse covariances.
         (
             *("connected parts", "routes.graphical_lasso.solve:solve_lasso"),
@@ -1472,6 +1598,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("further solves", "routes.verification:_Search.interior"),
             answering("routes.verification._Search.interior", ()),
             *("low rank with a logarithm", verified(low_rank_with_a_logarithm, tol=1e-9)),
+        ),
+        (
+            *("dense vectors of rows", "rigorous.data:_listed_dense"),
+            replaced("rigorous.data._listed_dense", _listed_by_coordinates),
+            *("60 dense forms, proven, n = 40", verified(partial(dense_forms, 40, 60))),
         ),
         (
             *("bounds in fractions", "rigorous.fractions.multipliers:exact_bound"),

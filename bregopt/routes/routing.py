@@ -28,7 +28,8 @@ from bregopt.errors import InfeasibleRowError, UnsupportedProblemError
 from bregopt.presolve import UNIVERSAL, presolve
 from bregopt.presolve.coordinates import on_range_spaces
 from bregopt.presolve.dual_form import newton_unknowns
-from bregopt.program import Penalty, Program
+from bregopt.program import Block, LowRank, Penalty, Program
+from bregopt.program.program import divergence_of
 from bregopt.program.scale import newton_flops
 from bregopt.records import dataclass, replace
 from bregopt.routes import driver
@@ -90,6 +91,10 @@ _LARGEST_DECOMPOSED = 1_500
 # which know the entries of ``X`` to ten digits.
 # Pays on: nearest correlation matrix above another, n = 64.
 _LARGEST_PROXIMAL = 50
+# Growth of ``X`` by its linear cost at zero multipliers, from which Newton's method on the dual begins so far
+# away that it takes hundreds of steps, or does not end.
+# Pays on: von Neumann nearness beside a large cost, n = 30.
+_LARGEST_GROWTH = 1e13
 # Bandwidth of a band that is narrow. `path` solves one by its cliques, in linear time, where `lowrank` takes
 # many steps: 0.4 and 8 seconds at order 2,000 and bandwidth 4, 0.7 and 1.0 at order 1,000 and bandwidth 12.
 _NARROW = 12
@@ -304,6 +309,8 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     order = _order(program)
     if order > _LARGEST_PROXIMAL and program.has_squares_beside_matrices and options.get("tol_X") is None:
         return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
+    if any(map(_outgrows, program.blocks)):
+        return _first("entropy")
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE
@@ -318,6 +325,20 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     if large and program.m <= order + _FEW_MORE and not _narrow(program):
         return _earlier("lowrank", route_names())
     return route_names()
+
+
+def _outgrows(block: Block) -> bool:
+    """Whether a linear cost makes the minimizer of a von Neumann divergence far larger than its ``X0``."""
+    nearness = block.nearness
+    if (
+        block.cost is None
+        or nearness is None
+        or not nearness.kind.exponential
+        or isinstance(nearness.X0, LowRank)
+    ):
+        return False
+    spectrum = divergence_of(nearness).spectrum(block.C, nearness.mu)
+    return spectrum is None or float(spectrum.X.trace()) > _LARGEST_GROWTH * float(np.trace(nearness.X0))
 
 
 def _hard_hinges(program: Program) -> bool:

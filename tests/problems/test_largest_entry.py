@@ -55,6 +55,19 @@ def test_agrees_with_the_interior_point_method(case, rng):
     assert [np.shape(dual) for dual in sol.duals] == [np.shape(dual) for dual in path.duals]
 
 
+@pytest.mark.parametrize(("n", "seed"), [(40, 24), pytest.param(50, 13, marks=pytest.mark.slow)])
+def test_a_splitting_that_does_not_end_is_left(n, seed):
+    B = np.random.default_rng(seed).uniform(-1, 1, (n, n))
+    A = (B + B.T) / 2
+    np.fill_diagonal(A, 1.0)
+    sol = bo.nearest_correlation(A, "largest_entry")
+    assert sol.status == "optimal"
+    assert sol.solver in ("path", "lagrangian")
+    assert np.allclose(sol.X.diagonal(), 1, rtol=0, atol=1e-6)
+    assert np.linalg.eigvalsh(sol.X)[0] >= -1e-6
+    assert np.isclose(np.abs(sol.X - A).max(), sol.value)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_agrees_with_cvxpy(seed):
     rng = np.random.default_rng(seed)

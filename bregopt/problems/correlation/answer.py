@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds of `bracketed`
-_LARGEST_PRODUCTS = 60  # order up to which products with the derivative take less time than its general form
+_LARGEST_PRODUCTS = 45  # order up to which products with the derivative take less time than its general form
 
 _NEAR = 1e-6  # distance, relative to the largest entry, within which an entry is at its bound
 _PAIRS = ("row", "column", "before", "after", "change", "note")
@@ -102,6 +102,7 @@ class CorrelationSolution(Solution):
         known |= {"X": (Y,), "u": np.zeros(0), "duals": -np.concatenate([np.ravel(v) for v in self.duals])}
         return Solution(**known | {"_program": problem.program(), "_compiled": problem._compiled})
 
+    # Pays on: the gradient of a nearest correlation matrix, n = 12.
     @cached_property
     def _products(self) -> Products | None:
         """Products with the derivative of an answer with a diagonal alone, where Newton's method left it."""

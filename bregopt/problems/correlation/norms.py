@@ -49,8 +49,9 @@ from bregopt.routes.solution import Solution, Status
 
 __all__ = ["Entries", "distance_of", "solve_norm"]
 
-_SMALL = 40  # largest order at which `path`, in less than a second, replaces a splitting that is slow
-_TRIAL = 1_000  # iterations after which it is: 1 in 300 random problems (test_largest_entry.py)
+# Largest order at which `path`, in less than a second, replaces a splitting that is slow, and the iterations
+# after which it is: 1 in 10 of random problems of orders 24 to 40.
+_SMALL, _TRIAL = 40, 1_000
 _FINER = 1e-2  # tolerance of the candidate's problem, as a fraction of that of the answer
 _FINEST = 1e-9
 _CITATION = "Qi, Sun (2006), A Quadratically Convergent Newton Method, SIAM J. Matrix Anal. Appl. 28"
@@ -104,6 +105,7 @@ def _problem(request: Request) -> Problem:
     return Problem(Minimize(d), rows)
 
 
+# Pays on: nearest in the largest entry, n = 60.
 def _splits(request: Request, options: Mapping[str, Any]) -> bool:
     """Whether the splitting takes the problem and its options, rather than `path`."""
     plain = is_one_of(options.get("solver", "auto"), ("auto",)) and request.condition is None
@@ -115,7 +117,8 @@ def _of_splitting(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the answer of the splitting.
 
     If entries are fixed or have bounds it starts from the nearest matrix in the Frobenius norm, which exists
-    or is proven not to exist. The splitting itself finds no such proof.
+    or is proven not to exist. The splitting itself finds no such proof. Where it does not end, the routes for
+    all programs go on.
     """
     first = np.array(request.A)
     np.fill_diagonal(first, 1.0)
@@ -126,11 +129,13 @@ def _of_splitting(request: Request, options: Mapping[str, Any]) -> Solution:
         first = first if nearest.X is None else nearest.X
     first = first - request.t * np.eye(request.n)
     problem, own = _problem(request), {**options, "solver": splitting_route(request, first)}
-    if request.n > _SMALL or options.get("max_iter") is not None:
+    if options.get("max_iter") is not None:
         return _shifted(problem.solve(**own), request)
+    limit = _TRIAL if request.n <= _SMALL else _ITERATIONS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = problem.solve(**{**own, "max_iter": _TRIAL})
+        found = problem.solve(**{**own, "max_iter": limit})
+    # Pays on: a slow splitting, n = 40.
     if found._stop is StopReason.MAX_ITER:
         found = problem.solve(**options)
     elif found.status != Status.OPTIMAL:
@@ -183,6 +188,7 @@ class _Candidate(NamedTuple):
     iterations: int
 
 
+# Pays on: nearest in the spectral norm, n = 60.
 def _of_smallest_eigenvalue(request: Request, options: Mapping[str, Any]) -> Solution | None:
     """Return the answer if its distance is minus the smallest eigenvalue, None if this is not proven."""
     if not is_one_of(options.get("solver", "auto"), ("auto",)) or request.condition is not None:

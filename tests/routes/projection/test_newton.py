@@ -217,7 +217,7 @@ class TestSystems:
         A = linear_map(n, rng)
         L, R, y = rng.normal(size=(n, 4)), rng.normal(size=(n, 4)), rng.normal(size=A.m)
         for by_term, fraction in ((False, 1e-9), (True, 1e9)):
-            with patch.multiple(block_rows, _SPARSE_ORDER=1, _SPARSE_FRACTION=fraction):
+            with patch.multiple(block_rows, SPARSE_ORDER=1, _SPARSE_FRACTION=fraction):
                 action = RowAction(A)
             assert action.by_term == by_term
             S = action.adjoint(y)
@@ -959,3 +959,19 @@ def test_a_nearly_singular_fixed_block(n, m, least):
     assert sol.accuracy.largest <= 1e-8
     error = 1e-14 / least * np.abs(X0).max()  # of the data, which are rounded
     assert (np.abs(sol.X - X) <= sol.accuracy.entries + error).all()
+
+
+@pytest.mark.parametrize("c", [30, 100, 1000])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_large_costs_beside_von_neumann(c, rotated):
+    """Each eigenvalue is ``min(exp(c l), 1)``; the exponentials of the dual begin at ``exp(c)``."""
+    n, rng = 8, np.random.default_rng(5)
+    levels = np.linspace(-1, 1, n)
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0] if rotated else np.eye(n)
+    X = bo.PSD(n)
+    objective = bo.von_neumann_div(X, np.eye(n)) - c * bo.inner((Q * levels) @ Q.T, X)
+    sol = bo.Problem(bo.Minimize(objective), [bo.quad_form(Q.T, X) <= 1]).solve()
+    x = np.exp(np.minimum(c * levels, 0.0))
+    value = float(np.sum(x * np.minimum(c * levels, 0.0) - x + 1 - c * levels * x))
+    assert sol.status == "optimal"
+    assert abs(sol.value - value) <= sol.error
