@@ -80,7 +80,7 @@ def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iter
     d = max(d, min(weight / mean, d / np.finfo(float).eps))
     Z = d * engine.plan.whole_identity
     nu = mean * d
-    at = engine.begin(X, _interior_variables(program), nu, None, Z)
+    at = engine.begin(X, _interior_variables(program, mean), nu, None, Z)
     if at is None:
         raise ArithmeticError("no first iterate is positive definite")
     return at
@@ -258,7 +258,7 @@ def _interior_point(
     mean = _mean_eigenvalue(engine, program, X)
     t = _DUAL_SHIFT * shift + (size if size > 0 else _dual_size(engine, program))
     t = max(t, _largest_weight(engine, program) / mean)
-    nu, u = t * mean, _interior_variables(program)
+    nu, u = t * mean, _interior_variables(program, mean)
     if y.any():
         nu = min(nu, _HINGE_SLACK * float(np.abs(y) @ engine.sizes(X, 0 * u)) / np.count_nonzero(y))
         u = _central_variables(engine, program, X, u, y, nu)
@@ -377,14 +377,18 @@ def _inside_cones(program: Program, u: Array) -> Array:
     cones, inside = program.cones, u.copy()
     x = u[cones.index]
     size = np.maximum(np.abs(x[cones.starts]), cones.tail_norms(x))
-    size = np.where(size > 0, size, _interior_variables(program)[cones.axes])
+    size = np.where(size > 0, size, _interior_variables(program, math.inf)[cones.axes])
     least = _WARM_DISTANCE * size
     inside[cones.index] = cones.raised(x, np.maximum(least - cones.least_eigenvalues(x), 0.0))
     return inside
 
 
-def _interior_variables(program: Program) -> Array:
-    """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones."""
+def _interior_variables(program: Program, mean: float) -> Array:
+    """Return variables inside the box, in its middle or far from its one bound, and on the axes of cones.
+
+    They are no farther from their bounds than a first ``X`` of this mean eigenvalue: variables that are far
+    larger come with multipliers that are far too small, and then the path diverges.
+    """
     if not program.k:
         return np.zeros(0)
     # The variables of one row share its scale. If each had all of it, ``X`` would come near the boundary
@@ -392,7 +396,7 @@ def _interior_variables(program: Program) -> Array:
     row = np.diff(program.B.indptr).repeat(np.diff(program.B.indptr))
     shared = np.ones(program.k)
     np.maximum.at(shared, program.B.indices, row)
-    size = _primal_size(program) / shared
+    size = np.minimum(_primal_size(program) / shared, _FIRST_PRIMAL_SCALE * mean)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)

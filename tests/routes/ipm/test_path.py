@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
@@ -880,6 +881,20 @@ def test_a_gap_of_one_is_progress_while_value_and_bound_approach_each_other():
     found, other = (bo.soft_margin(comparisons, solver=solver) for solver in ("path", "psdboost"))
     assert found.status == other.status == "optimal"
     assert abs(found.value - other.value) <= found.error + other.error
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_linear_program_beside_a_small_matrix(seed):
+    """The variables are far larger than the matrix, whose trace is one; once seed 2 diverged."""
+    rng, n, m, k = np.random.default_rng(seed), 8, 1800, 200
+    A = rng.normal(size=(n, n))
+    G = np.where(rng.random((m, k)) < 4 / k, rng.uniform(size=(m, k)), 0.0)
+    h, c = rng.random(m), G.T @ rng.random(m)
+    X, x = bo.PSD(n, name="X"), bo.Variable(k, name="x")
+    sol = bo.Problem(bo.Minimize(bo.inner(A + A.T, X) - c @ x), [G @ x <= h, bo.trace(X) == 1]).solve()
+    linear = linprog(-c, G, h, bounds=(None, None)).fun
+    assert sol.status == "optimal"
+    assert sol.value == pytest.approx(linear + np.linalg.eigvalsh(A + A.T)[0], rel=1e-6)
 
 
 # --- Hinges ------------------------------------------------------------------------------------------
