@@ -274,7 +274,7 @@ def _boost(rows: Any, dimensions: IntArray) -> Any:
     size = np.sqrt(np.bincount(owner, square, len(dimensions)))[cone]
     chosen = np.flatnonzero((apart == 0) & (q > 0) & (size > 0))
     axis, at, sign = axis[chosen], at[chosen], sign[chosen]
-    f = boost_factor(q[chosen], size[chosen])
+    f = boost_factor(q[chosen], size[chosen], dimensions[owner[axis]] - 2)
     if (f == 1).all():
         return None
     own, mixed, m = (1 / f + f) / 2 - 1, sign * (1 / f - f) / 2, len(owner)

@@ -446,15 +446,19 @@ class SecondOrderCones(PickledWithoutCache):
 NO_CONES = SecondOrderCones(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
 
 
-def boost_factor(q: Any, norm: Any) -> Any:
+def boost_factor(q: Any, norm: Any, count: Any) -> Any:
     """Return ``f`` for which ``f q`` and ``t / f`` are about as large where ``q t >= ||x||^2`` is tight.
 
     Parameters
     ----------
     q, norm : float or array
         Constants above zero; the norms, above zero, of the constants of ``x``.
+    count : int or int array
+        Numbers of elements of ``x``. The constant of one alone may be small by chance; ``f`` is then at
+        least one.
     """
-    return np.exp2(np.round(np.log2(_DISTANCE * norm / q)))  # powers of two round no number
+    f = np.exp2(np.round(np.log2(_DISTANCE * norm / q)))  # powers of two round no number
+    return np.where(count == 1, np.maximum(f, 1.0), f)
 
 
 # --- Faces of the psd cone ----------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def _ratio(x: Expression, y: Expression, t: Expression, label: str) -> SecondOrd
     """
     x, f = svec(x), 1.0
     if y.is_constant and not y.parameters and x.constant.any():
-        f = float(boost_factor(y.constant[0], np.linalg.norm(x.constant)))
+        f = float(boost_factor(y.constant[0], np.linalg.norm(x.constant), x.size))
     half, own = t.times(0.5 / f), y.times(0.5 * f)
     body = Expression.concatenated([half.plus(own), half.plus(own.times(-1.0)), x])
     of_bound = np.zeros(body.size)

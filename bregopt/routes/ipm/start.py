@@ -396,7 +396,8 @@ def _interior_variables(program: Program, mean: float) -> Array:
     row = np.diff(program.B.indptr).repeat(np.diff(program.B.indptr))
     shared = np.ones(program.k)
     np.maximum.at(shared, program.B.indices, row)
-    size = np.minimum(_primal_size(program) / shared, _FIRST_PRIMAL_SCALE * mean)
+    largest = _FIRST_PRIMAL_SCALE * mean
+    size = np.minimum(_primal_size(program) / shared, largest)
     lo, hi = program.u_lo, program.u_hi
     both, low, high = np.isfinite(lo) & np.isfinite(hi), np.isfinite(lo), np.isfinite(hi)
     middle = np.where(both, np.where(both, lo, 0.0) / 2 + np.where(both, hi, 0.0) / 2, 0.0)
@@ -405,7 +406,7 @@ def _interior_variables(program: Program, mean: float) -> Array:
     )
     inside = np.where(both, middle, one_bound)
     column = program.column_sizes[program.cones.axes]
-    inside[program.cones.axes] = _primal_size(program) / np.where(column > 0, column, 1.0)
+    inside[program.cones.axes] = min(_primal_size(program), largest) / np.where(column > 0, column, 1.0)
     return inside
 
 
