@@ -74,7 +74,7 @@ _DENSE, _MOST_ROWS = 2, 10
 _LARGEST_DENSE = 1_500  # order of matrices with all their entries
 _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
 # Orders for which `lowrank` is tried first, and edges a vertex for which it is. Random graphs of 1,000
-# vertices and 10,000 edges take it 8 CPU seconds to 1e-3, and `lagrangian` 57.
+# vertices and 10,000 edges take it 5 to 7 CPU seconds to 1e-3, and `lagrangian` 57.
 _LOW_RANK_ORDERS, _LOW_RANK_DEGREES = (800, 2_500), (5, 20)
 # Most steps of a round, twice as many after one that was too short, and the gap at which the first one ends.
 _LOW_RANK_STEPS, _LOW_RANK_GAP = 60, 1e-2
