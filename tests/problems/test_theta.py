@@ -196,6 +196,7 @@ def test_a_factor_is_tried_first_on_large_sparse_graphs(steps, monkeypatch, recw
     sol = bo.lovasz_theta(graph, tol=1e-3)
     assert sol.solver == ("lowrank" if steps > 1 else other.solver)
     assert sol.status == "optimal"
+    assert sol.stop_reason == other.stop_reason
     assert max(sol.value, other.value) <= min(sol.dual_value, other.dual_value)
     X = np.asarray(sol.X)
     assert abs(X[graph > 0]).max() <= max(sol.primal_residual, 1e-8)  # the residual is that of this X

@@ -452,7 +452,9 @@ def _replaced(answer: Solution, X: Matrix, value: float, bound: float, tol: floa
         stop = StopReason.CONVERGED if certificate.meets(tol) else stop
         status = certificate.status(tol, stop).value
     found = replace(answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=residual)
-    return replace(found, status=status, _stop=stop)
+    if stop is not answer._stop and stop is not None:
+        found = replace(found, _stop=stop, stop_reason=str(stop.value))
+    return replace(found, status=status)
 
 
 def _sets(near: Any, w: Array, X: Matrix | None) -> Iterable[IntArray]:
