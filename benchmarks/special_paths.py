@@ -544,6 +544,13 @@ def component_within_a_norm(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Maximize(cp.trace(A @ A @ X)), rows))
 
 
+def nearest_within_a_norm(n: int) -> bo.Problem:
+    """Return the search for the nearest psd matrix within a sum of absolute entries, as CVXPY states it."""
+    A = np.random.default_rng(1).normal(size=(n, n))
+    X = cp.Variable((n, n), PSD=True)
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.sum_squares(X - (A + A.T) / 2)), [cp.norm1(X) <= n]))
+
+
 def general_matrix_within_a_norm(n: int) -> bo.Problem:
     """Return the search for a square matrix near another within a norm, its symmetric part below a third."""
     A = np.random.default_rng(1).normal(size=(n, n))
@@ -1131,6 +1138,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("squares as rows", "routes.routing:_in_order"),
             replaced("routes.routing._LARGEST_PROXIMAL", 10**9),
             *("nearest correlation matrix above another, n = 64", solving(above_another, 64)),
+        ),
+        (
+            *("squares beside variables", "routes.routing:_in_order"),
+            replaced("routes.routing._LARGEST_DENSE", 10**9),
+            *("nearest matrix within a norm, n = 36", solving(nearest_within_a_norm, 36)),
         ),
         (
             *("epigraphs", "presolve.variables:dominated_variables", without("epigraphs")),

@@ -6,8 +6,8 @@
   weights ``H`` if the ``(e_k / f_k)^2`` differ. The square has the same minimizers. It is one divergence
   without rows, where the cone has a variable and a row for each entry. In all other rows the elements are
   substituted.
-- A *squared distance* beside matrices without a divergence becomes a soft row for each entry, so that methods
-  for linear objectives take it.
+- A *squared distance* beside matrices without a divergence, or variables, becomes a soft row for each entry,
+  so that methods for linear objectives take it.
 """
 
 from __future__ import annotations
@@ -234,8 +234,8 @@ class WithSquares(Reduced):
 
 
 def squares_as_rows(program: Program, tolerances: Tolerances) -> WithSquares | None:
-    """Replace squared distances beside matrices without a divergence by soft rows."""
-    if not program.has_squares_beside_matrices:
+    """Replace squared distances beside matrices without a divergence, or variables, by soft rows."""
+    if not program.has_squares_beside_others:
         return None
     posed = program
     for b, block in enumerate(program.blocks):

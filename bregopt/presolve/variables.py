@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
-_HINGE, _PENALTIES = int(Penalty.HINGE), {Penalty.HARD, Penalty.HINGE}
+_HINGE = int(Penalty.HINGE)
 
 
 # --- Boxes ----------------------------------------------------------------------------------------------
@@ -480,17 +480,17 @@ class Merged(Reduced):
 
 # Pays on: embedding of distances, n = 20.
 def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
-    """Merge hard rows, and hinges on the same bounds, that are equal up to sign."""
-    if program.m < 2 or not program.bounds.kinds <= _PENALTIES or all_differ(program):
-        return None
-    if not comparable(program):
+    """Merge hard rows, and hinges on the same bounds, that are equal up to sign; other penalties stay."""
+    if program.m < 2 or all_differ(program) or not comparable(program):
         return None
     rows = coefficients(program)
     first = orientation(rows)
     lo, hi = oriented(program.bounds, first)
-    hinge = program.bounds.kind == _HINGE
+    kind, alone = program.bounds.kind, 2 + np.arange(program.m)
+    hinge = kind == _HINGE
     # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
-    group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), hinge)
+    label = np.where(hinge | program.bounds.hard, hinge, alone)
+    group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), label)
     if group is None:
         return None
     return _merged(program, group, first, lo, hi)
@@ -517,10 +517,8 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
     lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
     np.maximum.at(lo, of, own[0])
     np.minimum.at(hi, of, own[1])
-    hinge = bounds.kind == _HINGE
-    gamma = np.where(
-        hinge, np.bincount(of, np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)), np.inf
-    )
+    hinges = np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)
+    gamma = np.where(bounds.kind == _HINGE, np.bincount(of, hinges), bounds.gamma)
     merged = replace(
         program,
         A=program.A.slice(left),

@@ -231,11 +231,11 @@ class Program(PickledWithoutCache):
         return tuple(b for b, block in blocks if block.nearness is not None or block.cap is not None)
 
     @property
-    def has_squares_beside_matrices(self) -> bool:
-        """Whether all divergences are squared distances, and some matrix has none."""
+    def has_squares_beside_others(self) -> bool:
+        """Whether all divergences are squared distances, beside matrices without one or variables."""
         near = [block.nearness for block in self.blocks if block.nearness is not None]
         plain = all(own.divergence == "frobenius" and not own.parameters for own in near)
-        return 0 < len(near) < len(self.blocks) and plain
+        return len(near) > 0 and plain and (len(near) < len(self.blocks) or self.k > 0)
 
     @cached_property
     def faces(self) -> tuple[Face, ...]:

@@ -64,7 +64,7 @@ class Capabilities:
     terms : bool
         Whether the program may have convex terms, such as entropies.
     squares : bool
-        Whether squared distances are taken beside matrices without a divergence.
+        Whether squared distances are taken beside matrices without a divergence, and beside variables.
     linear : bool
         Whether programs are taken in which no matrix has a divergence, and no variable is in a cone.
     """
@@ -88,7 +88,7 @@ class Capabilities:
             return f"it does not take {program.terms[0].function.name}"
         if self.blocks is not None and len(program.blocks) > self.blocks:
             return f"it takes {self.blocks} matrix variable, the problem has {len(program.blocks)}"
-        squares = self.squares and program.has_squares_beside_matrices
+        squares = self.squares and program.has_squares_beside_others
         for block in program.blocks:
             objective = self._not_taken(None if squares else block.nearness)
             if objective is not None:

@@ -91,6 +91,10 @@ _LARGEST_DECOMPOSED = 1_500
 # which know the entries of ``X`` to ten digits.
 # Pays on: nearest correlation matrix above another, n = 64.
 _LARGEST_PROXIMAL = 50
+# Entries and variables up to which `entropy` takes squared distances beside variables. Its equations are
+# dense.
+# Pays on: nearest matrix within a norm, n = 36.
+_LARGEST_DENSE = 800
 # Growth of ``X`` by its linear cost at zero multipliers, from which Newton's method on the dual begins so far
 # away that it takes hundreds of steps, or does not end.
 # Pays on: von Neumann nearness beside a large cost, n = 30.
@@ -307,8 +311,10 @@ def _refusal(cls: type[Solver], program: Program, options: Mapping[str, Any]) ->
 def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     """Return the names of all routes in the order for a program and the tolerance asked for."""
     order = _order(program)
-    if order > _LARGEST_PROXIMAL and program.has_squares_beside_matrices and options.get("tol_X") is None:
-        return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
+    if program.has_squares_beside_others:
+        if _has_large_squares(program) and options.get("tol_X") is None:
+            return _first("lagrangian" if _many_rows(_reduced_for("path", program)) else "path")
+        return _earlier("entropy", route_names())
     if any(map(_outgrows, program.blocks)):
         return _first("entropy")
     large = order > _LARGE_ORDER
@@ -325,6 +331,13 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     if large and program.m <= order + _FEW_MORE and not _narrow(program):
         return _earlier("lowrank", route_names())
     return route_names()
+
+
+def _has_large_squares(program: Program) -> bool:
+    """Whether squared distances as soft rows are faster than with their own curvature."""
+    if all(block.nearness is not None for block in program.blocks):
+        return sum(n * (n + 1) // 2 for n in program.A.orders) + program.k > _LARGEST_DENSE
+    return _order(program) > _LARGEST_PROXIMAL
 
 
 def _outgrows(block: Block) -> bool:

@@ -121,3 +121,37 @@ def test_a_start_is_used():
     again = problem.solve(tol=1e-9, warm_start=first)
     assert again.status == "optimal"
     assert again.value == pytest.approx(first.value, rel=1e-8)
+
+
+# --- Squared distances beside variables -----------------------------------------------------------------
+
+
+def within_a_norm(n, seed=0):
+    """Return the search for the nearest psd matrix within a sum of absolute entries."""
+    A, X = 3 * indefinite(n, seed), cp.Variable((n, n), PSD=True)
+    return cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [cp.norm1(X) <= n]), A
+
+
+@pytest.mark.parametrize("solver", ["path", "lagrangian", "entropy"])
+@pytest.mark.parametrize("seed", range(3))
+def test_routes_agree_on_squares_beside_variables(solver, seed):
+    """Both bounds hold, and by strong convexity the gap bounds the distance to the minimizer."""
+    problem, A = within_a_norm(7, seed)
+    sol = bo.from_cvxpy(problem).solve(solver=solver, tol=1e-8)
+    assert sol.status == "optimal"
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8
+    problem.solve(solver=cp.CLARABEL)
+    X = problem.variables()[0].value
+    assert sol.dual_value <= problem.value * (1 + 1e-6)
+    assert sol.value == pytest.approx(np.sum((sol.X - A) ** 2), rel=1e-7)
+    np.testing.assert_allclose(sol.X, X, atol=2e-3)
+
+
+@pytest.mark.parametrize(("n", "solvers"), [(8, {"entropy"}), (26, {"path", "lagrangian"})])
+def test_many_variables_beside_squares_are_for_soft_rows(n, solvers):
+    problem, _ = within_a_norm(n)
+    sol = bo.from_cvxpy(problem).solve()
+    assert (sol.status, sol.solver in solvers) == ("optimal", True)
+    problem.solve(solver=cp.CLARABEL)
+    assert sol.value == pytest.approx(problem.value, rel=2e-6)
+    assert sol.dual_value <= problem.value * (1 + 1e-6)

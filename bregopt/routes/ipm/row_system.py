@@ -349,7 +349,7 @@ def system_for(
     """
     A, B, k, m = plan.A, program.B, program.k, plan.m
     in_rows = bool(plan.faces) or bool((program.u_lo == program.u_hi).any())  # the multipliers are unknowns
-    if direct and not in_rows and m >= _LEAST_SPARSE:
+    if direct and not in_rows and m >= _LEAST_SPARSE and (len(A.orders) > 1 or program.free.any()):
         from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only many rows wait
 
         sparse = SparseRowSystem.of(plan, B, program.cones)
@@ -357,15 +357,17 @@ def system_for(
             return sparse
     if in_rows or program.cones.count or len(A.orders) > 1:
         return RowSystem(plan, B, direct)
-    (n,), equalities = A.orders, int(exact.sum())
-    # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
-    iterated = not direct and k == equalities == 0 and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
+    (n,) = A.orders
     entries = n * (n + 1) // 2
-    fewer = entries + k + equalities < m and (equalities == 0 or entries <= _LARGEST_BORDERED)
-    if fewer or iterated:
-        from bregopt.routes.ipm.scaled_systems import EntrySystem  # only many rows wait
+    # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
+    iterated = not direct and k == 0 and not exact.any() and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
+    if entries < m or iterated:
+        from bregopt.routes.ipm.entry_system import EntrySystem, border_of  # only many rows wait
 
-        return EntrySystem(A, B, exact, formed)
+        border, free = border_of(program, exact), program.free
+        unknowns = entries + np.count_nonzero(free) + np.count_nonzero(border)
+        if iterated or (unknowns < m and (entries <= _LARGEST_BORDERED or not border.any())):
+            return EntrySystem(A, B, free, border, formed)
     return RowSystem(plan, B, direct)
 
 

@@ -1,6 +1,6 @@
-"""Newton's system in coordinates in which ``X`` is the identity: for few rows, and for few entries.
+"""Newton's system in coordinates in which ``X`` is the identity, for few rows.
 
-**Few rows.** With ``X = L L'`` and ``inv(Z) = M'M``, each matrix step is ``dX = sym(M'V L')`` with a matrix
+With ``X = L L'`` and ``inv(Z) = M'M``, each matrix step is ``dX = sym(M'V L')`` with a matrix
 ``V``, and a row has the value ``<A_k, dX> = <G_k, V>`` with ``G_k = M A_k L``. The system is a least-squares
 problem:
 
@@ -14,39 +14,24 @@ On the central path ``V_0`` has entries of one size, however close ``X`` and ``Z
 The slack of a row, ``D dy``, and bounded variables, ``du = r_u - D_u (q - B'dy)``, are further coordinates,
 with the rows ``sqrt(D)`` and ``sqrt(D_u) B'``. Free variables have columns ``F = Y_1 S``. With an orthogonal
 ``(Y_1, Y_2)`` they leave the rows ``Y_2'A``, and ``dy = Y_1 inv(S)'q + Y_2 v``.
-
-**Few entries.** Where those of one ``X`` and the variables are fewer than the rows, they are the unknowns. In
-coordinates in which ``K = diag(k)``, too, ``T`` is a product entry by entry. With ``x = (dX, du)``, the
-entries on and above the diagonal, and ``F x = A(dX) + B du``,
-
-    h (x - g) + (0, q) = F'dy,     F x + D dy = r,
-
-where ``h`` holds ``2 / (k_i + k_j)``, twice off the diagonal, and the diagonal of the variables' bounds. Rows
-with ``D > 0`` are eliminated by ``dy = (r - F x) / D``; those with ``D = 0`` border the system by their
-multipliers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
 
-from bregopt.arrays import Array, IntArray, Mask, span
-from bregopt.clock import checkpoint
+from bregopt.arrays import Array, Mask
 from bregopt.linalg import dense, symmetrize
-from bregopt.program import LinearMap, Program
-from bregopt.program.rows import upper_triangles
-from bregopt.records import cached_property, dataclass
+from bregopt.program import Program
 from bregopt.routes.ipm.cones import Cone, automorphism
-from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
-from bregopt.routes.ipm.row_system import FORMED_ENTRIES
 
-__all__ = ["MANY", "SOME", "EntrySystem", "ScaledRows", "is_small"]
+__all__ = ["MANY", "SOME", "ScaledRows", "is_small"]
 
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
@@ -58,24 +43,6 @@ _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are depe
 # Of a group: its cone, ``L``, ``inv(L)``, ``M`` and ``inv(M)'L``.
 _Coordinates = tuple[Cone, Array, Array, Array, Array]
 _PANEL = 32  # reflectors that LAPACK applies together, in its work space
-# Entries of ``X`` up to which transforming the Gram matrix costs less than transforming all rows.
-_TRANSFORMED_ENTRIES = 80
-# Residual of the system in the entries, relative to the right-hand side, above which it is refined.
-_RESIDUAL = 1e-11
-# Residual of the equations of the entries after that, relative to their right-hand side, from which another
-# system is taken.
-# Pays on: entries within one, n = 16.
-_LOST = 1e-2
-_Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
-# Numbers in the vectors of the rows that are stored at a time (40 MB).
-_LARGEST_FEATURES = 5_000_000
-# Limit on the steps of conjugate gradients.
-_CG_STEPS = 300
-# Relative residual at which they end. The next Newton step corrects the error.
-_CG_TOL = 1e-3
-
-
-# --- Few rows -------------------------------------------------------------------------------------------
 
 
 class ScaledRows:
@@ -344,257 +311,3 @@ class _ScaledVariables:
     def step(self, v: Array) -> Array:
         """Return ``S v``."""
         return self._root @ v if self._root.ndim == 2 else self._root * v
-
-
-# --- Few entries ----------------------------------------------------------------------------------------
-
-
-class EntrySystem:
-    """The system in the entries of one ``X``, the variables, and the multipliers of rows with ``D = 0``."""
-
-    def __init__(self, A: LinearMap, B: Any, exact: Mask, formed: int = FORMED_ENTRIES) -> None:
-        self._A, self._B, self._exact = A, B.toarray(), np.flatnonzero(exact)
-        self._inexact = ~exact
-        (n,) = A.orders
-        self._shape = _Triangle.of(n)
-        few = self._shape.size <= formed
-        self.direct = few or B.shape[1] + len(self._exact) > 0
-        self.lost_digits = False  # whether a step has missed the equations of the entries
-
-    def factor(self, scaling_point: ScalingPoint) -> Solve:
-        # X = P P' and K = P diag(k) P'.
-        n = self._shape.n
-        (root,), K = scaling_point.roots, scaling_point.K.reshape(n, n)
-        k, Q, _ = lapack.dsyevd(_scaled(root, K), lower=1)
-        P, inverse = root @ Q, lapack.dtrtrs(root, Q, lower=1, trans=1)[0].T
-        Pk = P * k
-        E = np.divide(1.0, scaling_point.D, out=np.zeros(self._A.m), where=self._inexact)
-        complementarity_diagonal = 2 / (k[:, None] + k)
-        if self.direct:
-            solve = self._solver(self._features(P), E, complementarity_diagonal, 1 / scaling_point.D_u)
-        else:
-            solve = _iterative_solver(self._A.restrict(0, P), E, complementarity_diagonal)
-
-        def step(rhs: RightHandSide) -> Step:
-            (R,) = rhs.R or (None,)
-            G = np.diag(rhs.weight * k - 1)
-            if R is not None:
-                G += Pk.T @ R @ inverse.T
-            delta, du, dy = solve(G, rhs)
-            return Step(symmetrize(P @ delta @ P.T).ravel(), du, dy, self._A.adjoint(dy).ravel())
-
-        return step
-
-    def _features(self, P: Array) -> _Features:
-        """Return the rows as vectors in coordinates ``X = P M P'``."""
-        shape = self._shape
-        if shape.size <= _TRANSFORMED_ENTRIES:
-            return _TransformedFeatures(self._untransformed, shape.congruence(P))
-        A = self._A.restrict(0, P)
-        if (shape.size + self._B.shape[1]) * A.m <= _LARGEST_FEATURES:
-            return _StoredFeatures(A, self._B, shape)
-        return _ChunkedFeatures(A, self._B, shape, _LARGEST_FEATURES)
-
-    @cached_property
-    def _untransformed(self) -> _StoredFeatures:
-        A = self._A.restrict(0, np.eye(self._shape.n))
-        return _StoredFeatures(A, self._B, self._shape)
-
-    def _solver(self, F: _Features, E: Array, complementarity_diagonal: Array, E_u: Array) -> _Solver:
-        """Return the solver of the system for ``G`` and the other right-hand sides."""
-        shape, exact = self._shape, self._exact
-        h = np.concatenate([shape.doubled(complementarity_diagonal), E_u])
-        S = F.gram(E)
-        np.einsum("ii->i", S)[:] += h
-        border = F.of(exact)
-        solve_once = bordered(S, border)
-
-        def refine(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
-            """Solve, and refine once if the residual is more than round-off.
-
-            The multipliers are ``1 / D`` times a difference that nearly cancels. The residual is small,
-            and so are the errors in its own multipliers.
-            """
-            hg = h * np.concatenate([shape.symmetric(G), rhs.r_u])
-            hg[shape.size :] -= rhs.q
-            right = hg + F.adjoint(E * rhs.r)
-            x, border_y = solve_once(right, rhs.r[exact])
-            dy = E * (rhs.r - F.apply(x))
-            dy[exact] = -border_y
-            # Rows with D > 0 hold by construction; the others hold up to round-off.
-            residual, border_residual = hg - h * x + F.adjoint(dy), rhs.r[exact] - x @ border
-            if residual @ residual > _RESIDUAL**2 * (right @ right):
-                correction, border_y = solve_once(residual, border_residual)
-                x += correction
-                dy -= E * F.apply(correction)
-                dy[exact] -= border_y
-                residual = hg - h * x + F.adjoint(dy)
-                self.lost_digits |= bool(residual @ residual > _LOST**2 * (hg @ hg))
-            return shape.matrix(x), x[shape.size :], dy
-
-        return refine
-
-
-def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -> _Solver:
-    """Return the solver of a system that is not formed, by conjugate gradients; there are no variables.
-
-    They take the rows whose weight matters.
-    """
-    n = len(complementarity_diagonal)
-    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
-    acting, weight = A.slice(active), E[active]
-    diagonal = complementarity_diagonal.copy()
-    for term in acting.terms:
-        rank_one = term.rows.rank_one_terms()
-        if rank_one is not None:
-            square = dense(rank_one.U) ** 2
-            diagonal += square.T @ ((weight[term.at[rank_one.row]] * rank_one.weight**2)[:, None] * square)
-
-    def operator(v: Array) -> Array:
-        delta = v.reshape(n, n)
-        return (complementarity_diagonal * delta + acting.adjoint(weight * acting.apply((delta,)))).ravel()
-
-    def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
-        right = (A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2).ravel()
-        delta = conjugate_gradients(operator, right, diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
-        return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
-
-    return solve
-
-
-@dataclass(frozen=True, eq=False)
-class _Triangle:
-    """The entries on and above the diagonal, row by row."""
-
-    n: int
-    i: IntArray
-    j: IntArray
-    twice: Array
-
-    @classmethod
-    def of(cls, n: int) -> _Triangle:
-        i, j = np.triu_indices(n)
-        return cls(n, i, j, np.where(i == j, 1.0, 2.0))
-
-    @property
-    def size(self) -> int:
-        return len(self.i)
-
-    def symmetric(self, G: Array) -> Array:
-        """Return the entries of the symmetric part of a matrix."""
-        entries: Array = (G[self.i, self.j] + G[self.j, self.i]) / 2
-        return entries
-
-    def doubled(self, S: Array) -> Array:
-        """Return the entries, those above the diagonal twice."""
-        doubled: Array = S[self.i, self.j] * self.twice
-        return doubled
-
-    def congruence(self, P: Array) -> Array:
-        """Return the map from rows as vectors, entries above the diagonal twice, to those of ``P'A P``."""
-        left, right = P.T[self.i], P.T[self.j]
-        C = left[:, self.i] * right[:, self.j]
-        C += left[:, self.j] * right[:, self.i]
-        C *= (self.twice / 2)[:, None]
-        return C
-
-    def matrix(self, x: Array) -> Array:
-        """Return the symmetric matrix of the given entries."""
-        S = np.empty((self.n, self.n))
-        S[self.i, self.j] = S[self.j, self.i] = x[: self.size]
-        return S
-
-
-class _StoredFeatures:
-    """Features in one array."""
-
-    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
-        self._Ft = np.zeros((shape.size + B.shape[1], A.m))
-        for term in A.terms:
-            self._Ft[: shape.size, span(term.at)] += upper_triangles(term.rows)
-        self._Ft[shape.size :] = B.T
-
-    @property
-    def width(self) -> int:
-        return len(self._Ft)
-
-    def apply(self, x: Array) -> Array:
-        product: Array = x @ self._Ft
-        return product
-
-    def adjoint(self, y: Array) -> Array:
-        product: Array = self._Ft @ y
-        return product
-
-    def gram(self, E: Array) -> Array:
-        # A product of a matrix with its own transpose costs half.
-        weighted = self._Ft * np.sqrt(E)
-        product: Array = weighted @ weighted.T
-        return product
-
-    def of(self, rows: IntArray) -> Array:
-        return self._Ft[:, rows]
-
-
-class _TransformedFeatures:
-    """Features in other coordinates, by a map of kept features; variables are not transformed."""
-
-    def __init__(self, F: _StoredFeatures, C: Array) -> None:
-        self._F = F
-        self._C = np.eye(F.width)
-        self._C[: len(C), : len(C)] = C
-
-    def apply(self, x: Array) -> Array:
-        return self._F.apply(x @ self._C)
-
-    def adjoint(self, y: Array) -> Array:
-        product: Array = self._C @ self._F.adjoint(y)
-        return product
-
-    def gram(self, E: Array) -> Array:
-        product: Array = self._C @ self._F.gram(E) @ self._C.T
-        return product
-
-    def of(self, rows: IntArray) -> Array:
-        product: Array = self._C @ self._F.of(rows)
-        return product
-
-
-class _ChunkedFeatures:
-    """Features that are computed in chunks of at most `largest` numbers, never all at once."""
-
-    def __init__(self, A: LinearMap, B: Array, shape: _Triangle, largest: int) -> None:
-        self._A, self._B, self._shape, self._largest = A, B, shape, largest
-
-    def apply(self, x: Array) -> Array:
-        size = self._shape.size
-        return self._A.apply((self._shape.matrix(x),)) + self._B @ x[size:]
-
-    def adjoint(self, y: Array) -> Array:
-        return np.concatenate([self._shape.doubled(self._A.adjoint(y)), self._B.T @ y])
-
-    def gram(self, E: Array) -> Array:
-        weighted = np.flatnonzero(E)
-        width = self._shape.size + self._B.shape[1]
-        total = np.zeros((width, width))
-        for rows in np.array_split(weighted, max(1, -(-len(weighted) * width // self._largest))):
-            checkpoint()
-            total += self._chunk(rows).gram(E[rows])
-        return total
-
-    def of(self, rows: IntArray) -> Array:
-        return self._chunk(rows).of(np.arange(len(rows)))
-
-    def _chunk(self, rows: IntArray) -> _StoredFeatures:
-        return _StoredFeatures(self._A.slice(rows), self._B[rows], self._shape)
-
-
-_Features = _StoredFeatures | _TransformedFeatures | _ChunkedFeatures
-
-
-def _scaled(root: Array, S: Array) -> Array:
-    """Return the symmetric part of ``inv(L) S inv(L)'``."""
-    half, _ = lapack.dtrtrs(root, S, lower=1)
-    scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-    symmetric: Array = (scaled + scaled.T) / 2
-    return symmetric

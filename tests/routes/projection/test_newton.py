@@ -15,16 +15,16 @@ import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
 from bregopt.io.matrices import read_matrix
 from bregopt.linalg import DefiniteFactor
-from bregopt.program import Bounds, Face, LinearMap, Penalty, Term
+from bregopt.program import Block, Bounds, Face, LinearMap, Penalty, Program, Term
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.program.stacks import simplex_shifts
-from bregopt.routes.ipm import block_rows, linear_solvers, row_system, scaled_systems, schur
+from bregopt.routes.ipm import block_rows, entry_system, linear_solvers, row_system, schur
 from bregopt.routes.ipm.block_rows import Gram, RowAction
+from bregopt.routes.ipm.entry_system import EntrySystem, border_of
 from bregopt.routes.ipm.linear_solvers import Corrections, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
-from bregopt.routes.ipm.scaled_systems import EntrySystem
 
 ATOMS = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div, "frobenius": bo.frobenius_div}
 
@@ -124,6 +124,17 @@ def plan(A):
     return Plan.of(A)
 
 
+def border_in(A, B, at, exact):
+    """Return the border of a program with these rows and variables, and the bounds that the scene has."""
+    m, k = B.shape
+    lo = np.where(np.isfinite(at.D), 0.0, -np.inf)
+    low = np.where(np.isfinite(at.D_u), 0.0, -np.inf)
+    blocks = tuple(Block(f"X{b}", n) for b, n in enumerate(A.orders))
+    bounds = Bounds.of_hard_rows(lo, np.full(m, np.inf))
+    program = Program(blocks, A, B, bounds, np.zeros(k), low, np.full(k, np.inf))
+    return border_of(program, exact)
+
+
 class TestSystems:
     def scene(self, n, rng, A, k=0):
         X, K = positive_definite(n, rng), positive_definite(n, rng)
@@ -135,18 +146,27 @@ class TestSystems:
         r, r_u, q = rng.normal(size=A.m), rng.normal(size=k), rng.normal(size=k)
         return scene, RightHandSide(0.6, (rng.normal(size=(n, n)),), r, r_u, q)
 
-    @pytest.mark.parametrize("k", [0, 1, 3])
-    def test_both_solve_the_same_equations(self, rng, k):
+    @pytest.mark.parametrize("own", [False, True])
+    @pytest.mark.parametrize("k", [0, 1, 3, 9])
+    def test_both_solve_the_same_equations(self, rng, k, own):
+        """With variables of all rows, and with those of single rows that one row shares."""
         n = 4
         A = linear_map(n, rng)
-        B = sp.csr_array(rng.normal(size=(A.m, k)))
+        B = rng.normal(size=(A.m, k))
+        if own:
+            places = np.arange(1, k)
+            B[:-1, 1:] *= np.arange(A.m - 1)[:, None] == 4 + (places - 1) % (A.m - 6)
+        B = sp.csr_array(B)
         at, pull = self.scene(n, rng, A, k)
         X, K, (R,) = at.X.reshape(n, n), at.K.reshape(n, n), pull.R
         held = np.isfinite(at.D_u)
         exact = np.zeros(A.m, dtype=bool)
         exact[[4, 6]] = k > 0
         at.D[exact] = 0.0
-        for system in (RowSystem(plan(A), B), EntrySystem(A, B, exact)):
+        border = border_in(A, B, at, exact)
+        if own and k > 3:
+            assert border.sum() == 1  # the row of all variables
+        for system in (RowSystem(plan(A), B), EntrySystem(A, B, ~held, border)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
             dX = step.X.reshape(n, n)
@@ -178,11 +198,11 @@ class TestSystems:
         at, pull = self.scene(n, rng, A)
         dX = RowSystem(plan(A), B).factor(at)(pull).X
         monkeypatch.setattr(row_system, "LARGEST_FORMED_ROWS", 1)
-        for module in (row_system, scaled_systems):
+        for module in (row_system, entry_system):
             monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (
             RowSystem(plan(A), B),
-            EntrySystem(A, B, np.zeros(A.m, dtype=bool), formed=1),
+            EntrySystem(A, B, np.zeros(0, dtype=bool), np.zeros(A.m, dtype=bool), formed=1),
         ):
             assert not system.direct
             np.testing.assert_allclose(system.factor(at)(pull).X, dX, atol=1e-6 * np.abs(dX).max())
@@ -194,9 +214,10 @@ class TestSystems:
         at, pull = self.scene(n, rng, A, 2)
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
-        kept = EntrySystem(A, B, exact).factor(at)(pull)
-        monkeypatch.setattr(scaled_systems, "_LARGEST_FEATURES", 40)
-        streamed = EntrySystem(A, B, exact).factor(at)(pull)
+        free, border = np.isinf(at.D_u), border_in(A, B, at, exact)
+        kept = EntrySystem(A, B, free, border).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_LARGEST_FEATURES", 40)
+        streamed = EntrySystem(A, B, free, border).factor(at)(pull)
         for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
