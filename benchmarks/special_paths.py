@@ -1228,8 +1228,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *(replaced("routes.ipm.engine.system_for", _in_rows), "300 triplets", of_three()),
         ),
         (
-            *("lost equations of the entries", "routes.ipm.scaled_systems:EntrySystem"),
-            *(replaced("routes.ipm.scaled_systems._LOST", math.inf), "entries within one, n = 16"),
+            *("lost equations of the entries", "routes.ipm.entry_system:EntrySystem"),
+            *(replaced("routes.ipm.entry_system._LOST", math.inf), "entries within one, n = 16"),
             solving(entries_within_one, 16, tol=1e-8),
         ),
         (

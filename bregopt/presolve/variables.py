@@ -290,19 +290,20 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
 
 # Pays on: a general matrix within a norm, n = 24.
 def defined_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
-    """Substitute free variables that an equality of few terms, and no matrix, gives by others.
+    """Substitute free variables that an equality of few terms, and no matrix, gives by others with bounds.
 
     No other coefficient of the row is larger, so that none grows.
     """
     if not program.free.any():
         return None
     B, bounds, terms = program.B, program.bounds, np.diff(program.B.indptr)
-    defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
     row, size, largest = np.arange(program.m).repeat(terms), np.abs(B.data), np.zeros(program.m)
     np.maximum.at(largest, row, size)
-    at = np.flatnonzero((defining[row] & program.free[B.indices]) & (size == largest[row]) & (size > 0))
-    for names in (row, B.indices):  # one variable of each row, and one row of each variable
-        at = at[np.unique(names[at], return_index=True)[1]]
+    free = program.free[B.indices] & (size > 0)
+    defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
+    defining &= np.bincount(row[free], minlength=program.m) == 1
+    at = np.flatnonzero(free & defining[row] & (size == largest[row]))
+    at = at[np.unique(B.indices[at], return_index=True)[1]]  # one row of each variable
     return _substituted(program, list(zip(B.indices[at].tolist(), row[at].tolist(), strict=True)))
 
 

@@ -10,7 +10,7 @@ where ``dz`` is zero for a free variable, and ``D_u`` is diagonal but for second
 system is ``(A T A* + D + B D_u B') dy = ...``, bordered by the columns of free variables, and sparse if each
 block meets few of the rows (:mod:`bregopt.routes.ipm.many_blocks`). In the entries of one block, if
 no ``D`` is zero, it is ``inv(T) dX + A*(inv(D) A(dX)) = ...``, in coordinates in which ``X`` is the identity
-and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.scaled_systems`).
+and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.ipm.entry_system`).
 
 The system in the rows is solved here, refined by the residuals of the step. The Schur matrix loses the
 digits of its least eigenvalues, and so do the multipliers. The residuals of the rows, and of the equations
@@ -349,7 +349,10 @@ def system_for(
     """
     A, B, k, m = plan.A, program.B, program.k, plan.m
     in_rows = bool(plan.faces) or bool((program.u_lo == program.u_hi).any())  # the multipliers are unknowns
-    if direct and not in_rows and m >= _LEAST_SPARSE and (len(A.orders) > 1 or program.free.any()):
+    # Where no variable is free, the rows of one matrix have none in their border. The sparse system has all, and
+    # near the boundary of cones it loses digits.
+    bordered_rows = len(A.orders) > 1 or bool(program.free.any())
+    if direct and not in_rows and m >= _LEAST_SPARSE and bordered_rows:
         from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only many rows wait
 
         sparse = SparseRowSystem.of(plan, B, program.cones)
