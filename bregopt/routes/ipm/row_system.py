@@ -349,8 +349,8 @@ def system_for(
     """
     A, B, k, m = plan.A, program.B, program.k, plan.m
     in_rows = bool(plan.faces) or bool((program.u_lo == program.u_hi).any())  # the multipliers are unknowns
-    # Where no variable is free, the rows of one matrix have none in their border. The sparse system has all, and
-    # near the boundary of cones it loses digits.
+    # Where no variable is free, the rows of one matrix have none in their border. The sparse system has all,
+    # and near the boundary of cones it loses digits.
     bordered_rows = len(A.orders) > 1 or bool(program.free.any())
     if direct and not in_rows and m >= _LEAST_SPARSE and bordered_rows:
         from bregopt.routes.ipm.many_blocks import SparseRowSystem  # only many rows wait
