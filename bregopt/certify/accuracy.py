@@ -423,14 +423,14 @@ def _is_weighted(block: Block) -> bool:
 
 
 def _with_fixed(program: Program, b: int, X: Array, entries: Array) -> Array:
-    """Return the bounds with the distances of fixed entries, which the rows state."""
-    bounds = program.bounds
+    """Return the bounds with the distances of fixed entries, which rows without anything else state."""
+    bounds, alone = program.bounds, program.bounds.equal & program.in_one_matrix
     for term in program.A.terms_of(b):
-        if not term.rows.single or program.k:
+        if not term.rows.single:
             continue
         t = term.rows.coordinates()
         at = term.at[t.row]
-        fixed = bounds.equal[at] & (t.value != 0)
+        fixed = alone[at] & (t.value != 0)
         i, j, value = t.i[fixed], t.j[fixed], bounds.lo[at[fixed]] / t.value[fixed]
         entries[i, j] = entries[j, i] = np.abs(X[i, j] - value)
     return entries

@@ -186,6 +186,30 @@ def test_bounds_on_eigenvalues(kind, bound, rng):
         assert sol.accuracy.largest <= max(1e-6, 100 * error.max())
 
 
+@pytest.mark.parametrize("linked", ["matrix", "variables"])
+def test_rows_beside_other_matrices_or_variables_fix_no_entry(linked, rng):
+    """With ``X_ij - S_ij = B_ij`` an entry of ``B`` is no optimum, however near one of ``X`` is to it.
+
+    The minimizer over ``X - B`` psd is ``B`` plus the positive part of ``A - B``.
+    """
+    n = 5
+    A, X, B = symmetric(rng.standard_normal((n, n))), bo.PSD(n), np.diag(rng.uniform(0.1, 0.5, n))
+    rows = [X >> B]
+    if linked == "variables":
+        u = bo.Variable(lower=0.0)
+        rows = [X[0, 1] - u == B[0, 1], u <= 2]
+    problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), rows)
+    sol = problem.solve(tol=1e-8)
+    w, V = np.linalg.eigh(A - B)
+    best = sol.X if linked == "variables" else B + (V * np.maximum(w, 0)) @ V.T
+    assert np.abs(best - sol.X).max() <= sol.accuracy.largest <= sol.accuracy.norm <= 1e-4
+    raw, moved = sol._in_program or sol, sol.X.copy()
+    moved[0, 1] = moved[1, 0] = B[0, 1]
+    rest = raw.X[1:] if isinstance(raw.X, tuple) else ()
+    known = accuracy.accuracies(raw._program, [moved, *rest], *raw._point[1:])
+    assert known[0].entries[0, 1] >= abs(best[0, 1] - B[0, 1]) - 1e-5
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_fixed_entries_are_exact_and_the_value_is_above_the_bound(seed):
     rng = np.random.default_rng(seed)
