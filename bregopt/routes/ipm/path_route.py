@@ -375,12 +375,13 @@ def _on_working_set(program: Program, settings: Any, start: Start | None, progre
 
 # Pays on: 60 triplets at a price too low, few at a time.
 def _single_variable_ray(program: Program) -> Answer | None:
-    """Return the ray of a free variable whose cost exceeds all prices, such as a margin's, if any."""
+    """Return the ray of a variable without bound whose cost exceeds all prices, as a margin's may, if any."""
     if not program.k:
         return None
     least, largest = price_range(program, *program.bounds.dual_range())
+    falls = (program.c > largest) & np.isinf(program.u_lo) | (program.c < least) & np.isinf(program.u_hi)
     X = tuple(np.zeros((block.n, block.n)) for block in program.blocks)
-    for j in np.flatnonzero((program.c > largest) | (program.c < least)):
+    for j in np.flatnonzero(falls & ~program.in_cones):
         u = np.zeros(program.k)
         u[j] = -1.0 if program.c[j] > largest[j] else 1.0
         if recedes(program, X, u):
