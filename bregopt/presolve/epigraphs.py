@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, leaders, orientation, oriented
+from bregopt.presolve.variables import in_ratios
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
@@ -559,6 +560,7 @@ def opposite_rows(program: Program, tolerances: Tolerances) -> InSlacks | None:
     variable = np.flatnonzero(twice & ~program.in_cones & np.isinf(program.u_hi))
     if not len(variable) or not comparable(program):
         return None
+    variable = variable[~in_ratios(program)[variable]]
     of_these = np.flatnonzero(relaxes & np.isin(B.indices, variable))
     at = of_these[np.argsort(B.indices[of_these], kind="stable")].reshape(-1, 2).T
     rows, scale = row[at], np.abs(B.data[at])

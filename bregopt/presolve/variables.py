@@ -48,6 +48,7 @@ __all__ = [
     "boxes",
     "dominated_variables",
     "fixed_variables",
+    "in_ratios",
     "independent_columns",
     "parallel_rows",
 ]
@@ -236,10 +237,7 @@ class Substituted(Reduced):
 
 # Pays on: completion of 24 x 24.
 def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
-    """Substitute the variables that equations in no other variable and no matrix fix within their boxes.
-
-    Penalties other than hinges are no functions of differences, so that their rows keep their variables.
-    """
+    """Substitute the variables that equations in no other variable and no matrix fix within their boxes."""
     bounds = program.bounds
     if program.k == 0 or program.terms:
         return None
@@ -249,11 +247,9 @@ def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | N
         return None
     column, weight = _only_entries(program, row)
     value = bounds.lo[row] / np.where(weight == 0, 1.0, weight)
-    movable = np.isin(bounds.kind, (int(Penalty.HARD), int(Penalty.HINGE)))
-    tied = np.asarray(abs(program.B[~movable]).sum(axis=0)).ravel() > 0
     once = np.bincount(column, minlength=program.k)[column] == 1
     inside = (program.u_lo[column] <= value) & (value <= program.u_hi[column])
-    taken = once & inside & (weight != 0) & ~tied[column] & ~program.in_cones[column]
+    taken = once & inside & (weight != 0) & ~in_ratios(program)[column] & ~program.in_cones[column]
     return _substituted(program, list(zip(column[taken].tolist(), row[taken].tolist(), strict=True)))
 
 
@@ -288,6 +284,16 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
     return _substituted(program, found)
 
 
+def in_ratios(program: Program) -> Mask:
+    """Return the mask of the variables in rows whose penalty is a function of the ratio ``a / b``.
+
+    No constant of such a row moves from its activity to its bound, and it keeps its variables.
+    """
+    rows = np.isin(program.bounds.kind, (int(Penalty.LOGDET), int(Penalty.VON_NEUMANN)))
+    mask: Mask = np.asarray(abs(program.B[rows]).sum(axis=0)).ravel() > 0
+    return mask
+
+
 # Pays on: a general matrix within a norm, n = 24.
 def defined_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute free variables that an equality of few terms, and no matrix, gives by others with bounds.
@@ -299,7 +305,7 @@ def defined_variables(program: Program, tolerances: Tolerances) -> Substituted |
     B, bounds, terms = program.B, program.bounds, np.diff(program.B.indptr)
     row, size, largest = np.arange(program.m).repeat(terms), np.abs(B.data), np.zeros(program.m)
     np.maximum.at(largest, row, size)
-    free = program.free[B.indices] & (size > 0)
+    free = (program.free & ~in_ratios(program))[B.indices] & (size > 0)
     defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
     defining &= np.bincount(row[free], minlength=program.m) == 1
     at = np.flatnonzero(free & defining[row] & (size == largest[row]))

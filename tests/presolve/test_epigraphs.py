@@ -393,6 +393,17 @@ def test_opposite_rows_and_their_duals_come_back(seed, price, least, solver):
     assert proof.width <= 1e-5 * (1 + abs(sol.value))
 
 
+@pytest.mark.parametrize(
+    ("divergence", "found"), [(bo.frobenius_div, True), (bo.logdet_div, False), (bo.von_neumann_div, False)]
+)
+def test_variables_in_penalties_of_ratios_stay(divergence, found):
+    """Such a penalty is another one once a constant has moved to its bound."""
+    X, u, v = bo.PSD(2), bo.Variable(), bo.Variable(lower=0.0)
+    rows = [X[0, 1] - 1 <= u, -X[0, 1] <= u, v + X[1, 1] == 2, bo.soft(u + X[0, 0] <= 3, 1.0)]
+    program = bo.Problem(bo.Minimize(divergence(X, np.eye(2))), rows).program()
+    assert (opposite_rows(program, None) is not None) == found
+
+
 def test_proofs_of_opposite_rows_are_those_of_the_whole_program():
     n, X, u = 3, bo.PSD(3), bo.Variable((3, 3))
     within = [X - 2 <= u, 2 - X <= u]

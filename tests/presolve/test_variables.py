@@ -434,6 +434,16 @@ def test_which_variables_are_defined():
     assert defined_variables(found.program, None) is None
 
 
+@pytest.mark.parametrize(
+    ("divergence", "found"), [(bo.frobenius_div, True), (bo.logdet_div, False), (bo.von_neumann_div, False)]
+)
+def test_variables_in_penalties_of_ratios_are_not_defined(divergence, found):
+    X, u, v = bo.PSD(2), bo.Variable(), bo.Variable(lower=0.0)
+    rows = [u == 0.5 * v + 3, bo.soft(u + X[0, 0] <= 3, 1.0)]
+    program = bo.Problem(bo.Minimize(divergence(X, np.eye(2))), rows).program()
+    assert (defined_variables(program, None) is not None) == found
+
+
 @pytest.mark.parametrize("solver", ["path", "lagrangian"])
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_defined_variables_and_their_duals_come_back(solver, unit, rng):
