@@ -266,15 +266,13 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
 
 
 def _opposite(program: Program, variable: IntArray, rows: IntArray, scale: Array) -> Mask:
-    """Whether the two rows of each variable have opposite coefficients, relative to its own."""
+    """Whether the two rows of each variable have opposite coefficients but for it, in its units."""
     table, rises = coefficients(program), np.isfinite(program.bounds.lo[rows])
-    mask = np.ones(table.shape[1])
-    mask[table.shape[1] - program.k + variable] = 0.0
-    table = sp.csr_array(table @ sp.diags_array(mask))
-    sign = np.where(rises, 1.0, -1.0) / scale
+    sign, count = np.where(rises, 1.0, -1.0) / scale, len(variable)
     parts = [sp.diags_array(sign[k]) @ table[rows[k]] for k in (0, 1)]
-    left = np.asarray(abs(parts[0] + parts[1]).sum(axis=1)).ravel()
-    opposite: Mask = left == 0
+    place = np.arange(count), table.shape[1] - program.k + variable
+    own = sp.csr_array((np.full(count, 2.0), place), (count, table.shape[1]))  # each row rises by one with it
+    opposite: Mask = np.asarray(abs(parts[0] + parts[1] - own).sum(axis=1)).ravel() == 0
     return opposite
 
 
@@ -542,8 +540,8 @@ class InSlacks(Reduced):
         """Return multipliers of all rows: those of a pair add up to what the others leave of the cost."""
         y, first, second = scattered(self.left, own, self.whole.m), self.rows[0], self.rows[1]
         difference = self._sign[0] * self.scale[0] * y[first]
-        y[first] = 0.0
-        total = np.maximum((costs * self.whole.c - self.whole.Bt @ y)[self.variable], 0.0)
+        others = (costs * self.whole.c - self.whole.Bt @ y)[self.variable] + difference
+        total = np.maximum(others, 0.0)
         difference = np.clip(difference, -total, total)
         y[first], y[second] = self._sign / self.scale * [total + difference, total - difference] / 2
         return y
@@ -577,14 +575,14 @@ def _in_slacks(program: Program, variable: IntArray, rows: IntArray, scale: Arra
     bounds, middle, count = program.bounds, ends.mean(axis=0), len(variable)
     first, second = rows[0], rows[1]
     kept, left = np.setdiff1d(np.arange(program.k), variable), np.setdiff1d(np.arange(program.m), second)
-    others, B = np.ones(program.m), sp.csr_array(program.B[:, variable])
-    others[rows] = 0.0
-    moved = B @ middle
+    sign = np.where(np.isfinite(bounds.lo[rows]), 1.0, -1.0) * scale
+    place = np.tile(np.arange(count), 2)
+    B = program.B[:, variable] - sp.csr_array((sign.ravel(), (rows.ravel(), place)), (program.m, count))
+    moved, half = B @ middle, sign[0] / 2
     lo, hi = bounds.lo - moved, bounds.hi - moved
-    half = np.where(np.isfinite(bounds.lo[first]), scale[0], -scale[0]) / 2
-    lo[first] = hi[first] = half * (ends[0] - ends[1])
+    lo[first] = hi[first] = half * (ends[0] - ends[1]) - moved[first]
     own = sp.csr_array((half, (first, np.arange(count))), (program.m, count))
-    shared, zero, smaller = sp.diags_array(others / 2) @ B, np.zeros(2 * count), program.of_variables(kept)
+    shared, zero, smaller = B / 2, np.zeros(2 * count), program.of_variables(kept)
     smaller = replace(
         smaller,
         A=program.A.slice(left),

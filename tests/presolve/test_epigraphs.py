@@ -393,6 +393,22 @@ def test_opposite_rows_and_their_duals_come_back(seed, price, least, solver):
     assert proof.width <= 1e-5 * (1 + abs(sol.value))
 
 
+@pytest.mark.parametrize("solver", ["path", "lagrangian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_larger_one_of_two_sums_of_absolute_values(seed, solver):
+    """Two rows bound the larger sum, as others do each absolute value; they are not opposite."""
+    rng = np.random.default_rng(seed)
+    X, u, t, a, C = bo.PSD(4), bo.Variable(4, name="u"), bo.Variable(), rng.normal(size=4), symmetric(4, rng)
+    rows = [X[0] - a <= u, a - X[0] <= u + 0.5, u[0] + 2 * u[1] + u[2] <= t, 0.5 * u[2] + u[3] <= t]
+    problem = bo.Problem(bo.Minimize(t + bo.inner(C, X)), [*rows, bo.trace(X) <= 3])
+    assert opposite_rows(problem.program(), None).variable.tolist() == [1, 2, 3, 4]  # after t
+    sol = problem.solve(solver=solver, tol=1e-8)
+    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
+    assert sol.status == plain.status == "optimal"
+    assert abs(sol.value - plain.value) <= sol.error + plain.error
+    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
+
+
 @pytest.mark.parametrize(
     ("divergence", "found"), [(bo.frobenius_div, True), (bo.logdet_div, False), (bo.von_neumann_div, False)]
 )

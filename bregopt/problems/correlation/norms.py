@@ -161,7 +161,10 @@ def _shifted(solution: Solution, request: Request) -> Solution:
     reason = (
         f"derivatives are known for divergences; the minimizer of {request.divergence} need not be unique"
     )
-    return replace(solution, X=solution.X + request.t * np.eye(request.n), _restated=reason)
+    X = solution.X + request.t * np.eye(request.n)
+    diagonal, round_off = X.diagonal(), 4 * EPS
+    np.fill_diagonal(X, np.where(np.abs(diagonal - 1) <= round_off, 1.0, diagonal))
+    return replace(solution, X=X, _restated=reason)
 
 
 def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
