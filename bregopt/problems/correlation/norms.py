@@ -52,8 +52,7 @@ __all__ = ["Entries", "distance_of", "solve_norm"]
 # Largest order at which `path`, in less than a second, replaces a splitting that is slow, and the iterations
 # after which it is: 1 in 10 of random problems of orders 24 to 40.
 _SMALL, _TRIAL = 40, 1_000
-_FINER = 1e-2  # tolerance of the candidate's problem, as a fraction of that of the answer
-_FINEST = 1e-9
+_FINER, _FINEST = 1e-2, 1e-9  # tolerance of the candidate's problem, relative to the answer's; the least one
 _CITATION = "Qi, Sun (2006), A Quadratically Convergent Newton Method, SIAM J. Matrix Anal. Appl. 28"
 
 # Of the splitting:
@@ -80,13 +79,13 @@ def solve_norm(request: Request, options: Mapping[str, Any]) -> Solution:
     """
     if isinstance(request.A, LowRank):
         raise TypeError("A is LowRank, whose range no norm keeps: pass A.dense()")
-    if request.divergence == "spectral" and request.H is not None:
-        which = "unknown entries" if request.unknown is not None else "weights of entries"
-        raise UnsupportedProblemError(
-            f"the spectral norm is of all entries at once and takes no {which}; use weights of rows, or "
-            "divergence='largest_entry'"
-        )
     if request.divergence == "spectral":
+        if request.H is not None:
+            which = "unknown entries" if request.unknown is not None else "weights of entries"
+            raise UnsupportedProblemError(
+                f"the spectral norm is of all entries at once and takes no {which}; use weights of rows, or "
+                "divergence='largest_entry'"
+            )
         found = _of_smallest_eigenvalue(request, options)
         if found is not None:
             return _shifted(found, request)
@@ -117,8 +116,7 @@ def _of_splitting(request: Request, options: Mapping[str, Any]) -> Solution:
     """Return the answer of the splitting.
 
     If entries are fixed or have bounds it starts from the nearest matrix in the Frobenius norm, which exists
-    or is proven not to exist. The splitting itself finds no such proof. Where it does not end, the routes for
-    all programs go on.
+    or is proven not to exist. Where the splitting does not end, the routes for all programs go on.
     """
     first = np.array(request.A)
     np.fill_diagonal(first, 1.0)
@@ -131,10 +129,10 @@ def _of_splitting(request: Request, options: Mapping[str, Any]) -> Solution:
     problem, own = _problem(request), {**options, "solver": splitting_route(request, first)}
     if options.get("max_iter") is not None:
         return _shifted(problem.solve(**own), request)
-    limit = _TRIAL if request.n <= _SMALL else _ITERATIONS
+    own["max_iter"] = _TRIAL if request.n <= _SMALL else _ITERATIONS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = problem.solve(**{**own, "max_iter": limit})
+        found = problem.solve(**own)
     # Pays on: a slow splitting, n = 40.
     if found._stop is StopReason.MAX_ITER:
         found = problem.solve(**options)
@@ -149,28 +147,22 @@ def _in_frobenius(request: Request, options: Mapping[str, Any]) -> Solution:
     plain = replace(request, divergence="frobenius", kind=kind, s=s, H=None, unknown=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not converge
-        return solve_request(
-            plain, {name: options[name] for name in ("time_limit", "tol") if name in options}
-        )
+        return solve_request(plain, {name: options[name] for name in {"time_limit", "tol"} & options.keys()})
 
 
 def _shifted(solution: Solution, request: Request) -> Solution:
     """Return the solution in terms of ``X = Y + Diag(t)``."""
     if solution.X is None:
         return explained(solution, request)
-    reason = (
-        f"derivatives are known for divergences; the minimizer of {request.divergence} need not be unique"
-    )
-    X = solution.X + request.t * np.eye(request.n)
-    diagonal, round_off = X.diagonal(), 4 * EPS
-    np.fill_diagonal(X, np.where(np.abs(diagonal - 1) <= round_off, 1.0, diagonal))
+    unique = f"the minimizer of {request.divergence} need not be unique"
+    reason, X = f"derivatives are known for divergences; {unique}", solution.X + request.t * np.eye(request.n)
+    np.fill_diagonal(X, np.where(np.abs(X.diagonal() - 1) <= 4 * EPS, 1.0, X.diagonal()))  # round-off
     return replace(solution, X=X, _restated=reason)
 
 
 def _spectral(Y: PSD, d: Variable, request: Request) -> list[Any]:
     """Return ``-d I <= S (X - A) S <= d I``, divided by ``S`` on both sides."""
-    A = np.asarray(request.A) - request.t * np.eye(request.n)
-    W = np.diag(1 / request.s**2)
+    A, W = np.asarray(request.A) - request.t * np.eye(request.n), np.diag(1 / request.s**2)
     return [(A + d * W >> Y).named("above"), (Y >> A - d * W).named("below")]
 
 
