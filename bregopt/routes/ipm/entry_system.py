@@ -19,12 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, symmetrize
+from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap, Program
 from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
@@ -65,10 +64,9 @@ class EntrySystem:
     """
 
     def __init__(self, A: LinearMap, B: Any, free: Mask, border: Mask, formed: int = FORMED_ENTRIES) -> None:
-        self._A, self._B, self._free, self._border = A, B[:, free].toarray(), free, border.nonzero()[0]
-        self._eliminated, self._own = sp.csr_array(B[:, ~free]), ~border
-        self._to_eliminated = sp.csr_array(self._eliminated.T)
-        self._squares = self._eliminated.power(2)
+        self._A, self._B, self._free, self._border = A, dense(_columns(B, free)), free, border.nonzero()[0]
+        self._eliminated, self._own = lean(_columns(B, ~free)), ~border
+        self._to_eliminated, self._squares = self._eliminated.T, self._eliminated * self._eliminated
         self._shared = self._eliminated[self._border]
         (n,) = A.orders
         self._shape = _Triangle.of(n)
@@ -166,6 +164,13 @@ class EntrySystem:
             return shape.matrix(x), du, dy
 
         return refine
+
+
+def _columns(B: Any, mask: Mask) -> Any:
+    """Return some columns of a CSR matrix; SciPy's index takes longer for all and for none."""
+    if mask.all():
+        return B
+    return B[:, mask] if mask.any() else np.zeros((B.shape[0], 0))
 
 
 def border_of(program: Program, exact: Mask) -> Mask:
