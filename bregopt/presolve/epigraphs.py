@@ -271,7 +271,8 @@ def _opposite(program: Program, variable: IntArray, rows: IntArray, scale: Array
     sign, count = np.where(rises, 1.0, -1.0) / scale, len(variable)
     parts = [sp.diags_array(sign[k]) @ table[rows[k]] for k in (0, 1)]
     place = np.arange(count), table.shape[1] - program.k + variable
-    own = sp.csr_array((np.full(count, 2.0), place), (count, table.shape[1]))  # each row rises by one with it
+    alone = (1 / scale * scale).sum(axis=0)  # rounded as in both parts
+    own = sp.csr_array((alone, place), (count, table.shape[1]))
     opposite: Mask = np.asarray(abs(parts[0] + parts[1] - own).sum(axis=1)).ravel() == 0
     return opposite
 

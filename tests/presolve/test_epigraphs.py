@@ -351,7 +351,7 @@ def test_which_opposite_rows_are_one():
     X, u, v = bo.PSD(2), bo.Variable(8), bo.Variable()
     rows = [
         *(X[0, 1] <= u[0], -X[0, 1] <= u[0]),  # one equality
-        *(X[0, 1] - 1 <= 3 * u[1], -2 * X[0, 1] <= 6 * u[1]),  # the same in other units
+        *(X[0, 1] - 1 <= 49 * u[1], -2 * X[0, 1] <= 98 * u[1]),  # the same in other units
         *(X[0, 1] + v <= u[2], -X[0, 1] - v <= u[2]),  # with another variable in both
         *(X[0, 1] <= u[3], -2 * X[0, 1] <= u[3]),  # not opposite
         *(X[0, 1] <= u[4], -X[0, 1] <= u[4], X[0, 0] <= u[4]),  # three rows
