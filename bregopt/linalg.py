@@ -19,6 +19,7 @@ __all__ = [
     "ZERO_DIAGONAL",
     "DefiniteFactor",
     "added_up",
+    "columns_at",
     "conjugate_gradients",
     "csr_of",
     "dense",
@@ -243,6 +244,16 @@ def rows_at(A: Any, rows: IntArray, factor: Array | None = None) -> Any:
     at = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], count)
     value = A.data[at] if factor is None else np.repeat(factor, count) * A.data[at]
     return sp.csr_array((value, A.indices[at], ends), (len(rows), A.shape[1]))
+
+
+def columns_at(A: Any, columns: IntArray) -> Any:
+    """Return some columns of a CSR matrix, ascending; SciPy's index takes longer."""
+    place = np.full(A.shape[1], -1)
+    place[columns] = np.arange(len(columns))
+    at = place[A.indices]
+    own = at >= 0
+    ends = np.concatenate([[0], own.cumsum()])[A.indptr]
+    return sp.csr_array((A.data[own], at[own], ends), (A.shape[0], len(columns)))
 
 
 def lean(B: Any) -> Any:

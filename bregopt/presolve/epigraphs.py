@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
+from bregopt.linalg import columns_at, rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, leaders, orientation, oriented
 from bregopt.presolve.variables import in_ratios
@@ -97,7 +98,9 @@ def slacks(program: Program, tolerances: Tolerances) -> WithoutSlacks | None:
     kind[of], gamma[of] = Penalty.HINGE, cost / np.abs(weight[priced])
     lo[of] -= weight[priced] * least
     hi[of] -= weight[priced] * least
-    left, kept = np.arange(program.m), np.setdiff1d(np.arange(program.k), slack)
+    left, others = np.arange(program.m), np.ones(program.k, dtype=bool)
+    others[slack] = False
+    kept = others.nonzero()[0]
     smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
     if not priced.all():
         left = np.setdiff1d(left, row[~priced])
@@ -256,7 +259,7 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
     folded = replace(
         program.of_variables(kept),
         A=program.A.slice(left),
-        B=sp.csr_array(program.B[left][:, kept]),
+        B=columns_at(rows_at(program.B, left), kept),
         bounds=type(bounds)(below, above, kind, gamma).slice(left),
         offset=program.offset + float(program.c[variable] @ least),
         constant=program.stated_constant,

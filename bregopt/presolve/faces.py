@@ -270,7 +270,10 @@ def faces(program: Program, tolerances: Tolerances) -> OnFaces | None:
 
 def implied_faces(program: Program) -> OnFaces | None:
     """Return the program on the faces that its rows imply, None where they imply none."""
-    exposures = exposures_of(program) if program.in_one_matrix.any() else ()
+    own, bounds = program.in_one_matrix, program.bounds
+    # One row alone, which is not zero, such as a trace, fixes no part of X at zero.
+    some = own.sum() > 1 or (own & ((bounds.lo == 0) | (bounds.hi == 0))).any()
+    exposures = exposures_of(program) if some else ()
     if not exposures:
         return None
     left_out = _vanishing(program, _faces(program, exposures))

@@ -55,6 +55,7 @@ __all__ = [
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
 _HINGE = int(Penalty.HINGE)
+_RATIOS = frozenset({Penalty.LOGDET, Penalty.VON_NEUMANN})  # penalties of the ratio ``a / b``
 
 
 # --- Boxes ----------------------------------------------------------------------------------------------
@@ -289,7 +290,9 @@ def in_ratios(program: Program) -> Mask:
 
     No constant of such a row moves from its activity to its bound, and it keeps its variables.
     """
-    rows = np.isin(program.bounds.kind, (int(Penalty.LOGDET), int(Penalty.VON_NEUMANN)))
+    if not program.bounds.kinds & _RATIOS:
+        return np.zeros(program.k, dtype=bool)
+    rows = np.isin(program.bounds.kind, [int(kind) for kind in _RATIOS])
     mask: Mask = np.asarray(abs(program.B[rows]).sum(axis=0)).ravel() > 0
     return mask
 
@@ -303,10 +306,12 @@ def defined_variables(program: Program, tolerances: Tolerances) -> Substituted |
     if not program.free.any():
         return None
     B, bounds, terms = program.B, program.bounds, np.diff(program.B.indptr)
+    defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
+    if not defining.any():
+        return None
     row, size, largest = np.arange(program.m).repeat(terms), np.abs(B.data), np.zeros(program.m)
     np.maximum.at(largest, row, size)
     free = (program.free & ~in_ratios(program))[B.indices] & (size > 0)
-    defining = bounds.equal & bounds.hard & (terms <= _MOST_TERMS) & (program.A.norms() == 0)
     defining &= np.bincount(row[free], minlength=program.m) == 1
     at = np.flatnonzero(free & defining[row] & (size == largest[row]))
     at = at[np.unique(B.indices[at], return_index=True)[1]]  # one row of each variable

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
-from bregopt.linalg import lean
+from bregopt.linalg import columns_at, lean
 from bregopt.program.bounds import NO_CONES, Bounds, Face, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.rows import Rows
@@ -204,12 +204,12 @@ class Program(PickledWithoutCache):
         """The constant that gaps leave out."""
         return self.offset if self.constant is None else self.constant
 
-    @property
+    @cached_property
     def m(self) -> int:
         """The number of rows."""
         return self.A.m
 
-    @property
+    @cached_property
     def k(self) -> int:
         """The number of ordinary variables."""
         return len(self.c)
@@ -417,7 +417,7 @@ class Program(PickledWithoutCache):
         """Return the program without the other ordinary variables, which are zero."""
         return replace(
             self,
-            B=self.B[:, kept],
+            B=columns_at(self.B, kept),
             c=self.c[kept],
             u_lo=self.u_lo[kept],
             u_hi=self.u_hi[kept],

@@ -356,7 +356,7 @@ class BoundState:
             return None
         if finite.one_each:
             return D.copy()
-        total, paired = np.full(finite.m, np.inf), finite.paired
+        total, paired = finite.no_slacks.copy(), finite.paired
         total[finite.row_of_unpaired] = D[finite.unpaired]
         if len(paired):
             weight = np.bincount(finite.row[paired], 1 / D[paired], finite.m)

@@ -23,12 +23,12 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense, lean, symmetrize
+from bregopt.linalg import columns_at, dense, lean, symmetrize
 from bregopt.program import LinearMap, Program
 from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
-from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint, Solve, Step
+from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES
 
 __all__ = ["EntrySystem", "border_of"]
@@ -55,7 +55,8 @@ class EntrySystem:
 
     Parameters
     ----------
-    A : LinearMap
+    plan : Plan
+        Of the one block.
     B : csr_array of shape (m, k)
     free, border : boolean arrays of shape (k,) and (m,)
         Marks the variables without bounds, and the rows of :func:`border_of`.
@@ -63,12 +64,13 @@ class EntrySystem:
         Number of entries up to which the system is always formed.
     """
 
-    def __init__(self, A: LinearMap, B: Any, free: Mask, border: Mask, formed: int = FORMED_ENTRIES) -> None:
-        self._A, self._B, self._free, self._border = A, dense(_columns(B, free)), free, border.nonzero()[0]
+    def __init__(self, plan: Plan, B: Any, free: Mask, border: Mask, formed: int = FORMED_ENTRIES) -> None:
+        self._plan, self._A, self._B = plan, plan.A, dense(_columns(B, free))
+        self._free, self._border = free, border.nonzero()[0]
         self._eliminated, self._own = lean(_columns(B, ~free)), ~border
         self._to_eliminated, self._squares = self._eliminated.T, self._eliminated * self._eliminated
         self._shared = self._eliminated[self._border]
-        (n,) = A.orders
+        (n,) = plan.A.orders
         self._shape = _Triangle.of(n)
         few = self._shape.size <= formed
         self.direct = few or B.shape[1] + len(self._border) > 0
@@ -91,11 +93,10 @@ class EntrySystem:
 
         def step(rhs: RightHandSide) -> Step:
             (R,) = rhs.R or (None,)
-            G = np.diag(rhs.weight * k - 1)
-            if R is not None:
-                G += Pk.T @ R @ inverse.T
+            G = np.zeros((n, n)) if R is None else Pk.T @ R @ inverse.T
+            G.flat[:: n + 1] += rhs.weight * k - 1
             delta, du, dy = solve(G, rhs)
-            return Step(symmetrize(P @ delta @ P.T).ravel(), du, dy, self._A.adjoint(dy).ravel())
+            return Step(symmetrize(P @ delta @ P.T).ravel(), du, dy, self._plan.adjoint(dy))
 
         return step
 
@@ -103,16 +104,18 @@ class EntrySystem:
         """Return the rows as vectors in coordinates ``X = P M P'``."""
         shape = self._shape
         if shape.size <= _TRANSFORMED_ENTRIES:
-            return _TransformedFeatures(self._untransformed, shape.congruence(P))
+            C = np.zeros((len(self._untransformed),) * 2)
+            C.flat[:: len(C) + 1] = 1.0  # variables are not transformed
+            C[: shape.size, : shape.size] = shape.congruence(P)
+            return _StoredFeatures(self._untransformed, C)
         A = self._A.restrict(0, P)
         if (shape.size + self._B.shape[1]) * A.m <= _LARGEST_FEATURES:
-            return _StoredFeatures(A, self._B, shape)
+            return _StoredFeatures(shape.vectors(A, self._B))
         return _ChunkedFeatures(A, self._B, shape, _LARGEST_FEATURES)
 
     @cached_property
-    def _untransformed(self) -> _StoredFeatures:
-        A = self._A.restrict(0, np.eye(self._shape.n))
-        return _StoredFeatures(A, self._B, self._shape)
+    def _untransformed(self) -> Array:
+        return self._shape.vectors(self._A, self._B)
 
     def _solver(
         self, F: _Features, E: Array, complementarity_diagonal: Array, D: Array, D_u: Array
@@ -121,7 +124,7 @@ class EntrySystem:
         shape, border, free, W = self._shape, self._border, self._free, self._eliminated
         h = np.concatenate([shape.doubled(complementarity_diagonal), np.zeros(self._B.shape[1])])
         S = F.gram(E)
-        np.einsum("ii->i", S)[:] += h
+        S.flat[:: len(S) + 1] += h
         edge, finite = F.of(border), np.where(np.isfinite(D), D, 0.0)
         # The rows of the border share variables with others: ``N = W_b D_u W'`` is not zero.
         N = dense(self._shared @ (D_u[:, None] * self._to_eliminated))
@@ -134,9 +137,9 @@ class EntrySystem:
             corner -= NE @ N.T
         solve_bordered = bordered(S, edge, corner)
 
-        def solve_once(g: Array, r: Array) -> tuple[Array, Array]:
-            """Return ``x`` and ``dy`` for the right-hand sides of the entries' equations and of the rows."""
-            x, y = solve_bordered(g + F.adjoint(E * r), r[border] - NE @ r)
+        def solve_once(right: Array, r: Array) -> tuple[Array, Array]:
+            """Return ``x`` and ``dy`` for the right-hand sides after elimination, and of the rows."""
+            x, y = solve_bordered(right, r[border] - NE @ r)
             dy = E * (r - F.apply(x) + y @ N)
             dy[border] = -y
             return x, dy
@@ -151,11 +154,12 @@ class EntrySystem:
             g = h * np.concatenate([shape.symmetric(G), np.zeros(self._B.shape[1])])
             g[shape.size :] -= rhs.q[free]
             r = rhs.r - W @ constant
-            x, dy = solve_once(g, r)
-            residual, size = g - h * x + F.adjoint(dy), g + F.adjoint(E * r)
-            if residual @ residual > _RESIDUAL**2 * (size @ size):
+            right = g + F.adjoint(E * r)
+            x, dy = solve_once(right, r)
+            residual = g - h * x + F.adjoint(dy)
+            if residual @ residual > _RESIDUAL**2 * (right @ right):
                 missed = r - F.apply(x) - finite * dy - W @ (D_u * (self._to_eliminated @ dy))
-                correction = solve_once(residual, missed)
+                correction = solve_once(residual + F.adjoint(E * missed), missed)
                 x, dy = x + correction[0], dy + correction[1]
                 residual = g - h * x + F.adjoint(dy)
                 self.lost_digits |= bool(residual @ residual > _LOST**2 * (g @ g))
@@ -167,10 +171,10 @@ class EntrySystem:
 
 
 def _columns(B: Any, mask: Mask) -> Any:
-    """Return some columns of a CSR matrix; SciPy's index takes longer for all and for none."""
+    """Return some columns of a CSR matrix, itself for all, and an array for none."""
     if mask.all():
         return B
-    return B[:, mask] if mask.any() else np.zeros((B.shape[0], 0))
+    return columns_at(B, mask.nonzero()[0]) if mask.any() else np.zeros((B.shape[0], 0))
 
 
 def border_of(program: Program, exact: Mask) -> Mask:
@@ -231,9 +235,17 @@ class _Triangle:
         i, j = np.triu_indices(n)
         return cls(n, i, j, np.where(i == j, 1.0, 2.0))
 
-    @property
+    @cached_property
     def size(self) -> int:
         return len(self.i)
+
+    def vectors(self, A: LinearMap, B: Array) -> Array:
+        """Return the rows as the columns of an array, entries above the diagonal twice, variables last."""
+        Ft = np.zeros((self.size + B.shape[1], A.m))
+        for term in A.terms:
+            Ft[: self.size, span(term.at)] += upper_triangles(term.rows)
+        Ft[self.size :] = B.T
+        return Ft
 
     def symmetric(self, G: Array) -> Array:
         """Return the entries of the symmetric part of a matrix."""
@@ -261,58 +273,28 @@ class _Triangle:
 
 
 class _StoredFeatures:
-    """Features in one array."""
+    """Features in one array, the columns of `Ft`, or of ``C Ft`` in other coordinates."""
 
-    def __init__(self, A: LinearMap, B: Array, shape: _Triangle) -> None:
-        self._Ft = np.zeros((shape.size + B.shape[1], A.m))
-        for term in A.terms:
-            self._Ft[: shape.size, span(term.at)] += upper_triangles(term.rows)
-        self._Ft[shape.size :] = B.T
-
-    @property
-    def width(self) -> int:
-        return len(self._Ft)
+    def __init__(self, Ft: Array, C: Array | None = None) -> None:
+        self._Ft, self._C = Ft, C
 
     def apply(self, x: Array) -> Array:
-        product: Array = x @ self._Ft
+        product: Array = (x if self._C is None else x @ self._C) @ self._Ft
         return product
 
     def adjoint(self, y: Array) -> Array:
         product: Array = self._Ft @ y
-        return product
+        return product if self._C is None else self._C @ product
 
     def gram(self, E: Array) -> Array:
         # A product of a matrix with its own transpose costs half.
         weighted = self._Ft * np.sqrt(E)
         product: Array = weighted @ weighted.T
-        return product
+        return product if self._C is None else self._C @ product @ self._C.T
 
     def of(self, rows: IntArray) -> Array:
-        return self._Ft[:, rows]
-
-
-class _TransformedFeatures:
-    """Features in other coordinates, by a map of kept features; variables are not transformed."""
-
-    def __init__(self, F: _StoredFeatures, C: Array) -> None:
-        self._F = F
-        self._C = np.eye(F.width)
-        self._C[: len(C), : len(C)] = C
-
-    def apply(self, x: Array) -> Array:
-        return self._F.apply(x @ self._C)
-
-    def adjoint(self, y: Array) -> Array:
-        product: Array = self._C @ self._F.adjoint(y)
-        return product
-
-    def gram(self, E: Array) -> Array:
-        product: Array = self._C @ self._F.gram(E) @ self._C.T
-        return product
-
-    def of(self, rows: IntArray) -> Array:
-        product: Array = self._C @ self._F.of(rows)
-        return product
+        own = self._Ft[:, rows]
+        return own if self._C is None else self._C @ own
 
 
 class _ChunkedFeatures:
@@ -341,10 +323,10 @@ class _ChunkedFeatures:
         return self._chunk(rows).of(np.arange(len(rows)))
 
     def _chunk(self, rows: IntArray) -> _StoredFeatures:
-        return _StoredFeatures(self._A.slice(rows), self._B[rows], self._shape)
+        return _StoredFeatures(self._shape.vectors(self._A.slice(rows), self._B[rows]))
 
 
-_Features = _StoredFeatures | _TransformedFeatures | _ChunkedFeatures
+_Features = _StoredFeatures | _ChunkedFeatures
 
 
 def _scaled(root: Array, S: Array) -> Array:

@@ -370,7 +370,7 @@ def system_for(
         border, free = border_of(program, exact), program.free
         unknowns = entries + np.count_nonzero(free) + np.count_nonzero(border)
         if iterated or (unknowns < m and (entries <= _LARGEST_BORDERED or not border.any())):
-            return EntrySystem(A, B, free, border, formed)
+            return EntrySystem(plan, B, free, border, formed)
     return RowSystem(plan, B, direct)
 
 

@@ -166,7 +166,7 @@ class TestSystems:
         border = border_in(A, B, at, exact)
         if own and k > 3:
             assert border.sum() == 1  # the row of all variables
-        for system in (RowSystem(plan(A), B), EntrySystem(A, B, ~held, border)):
+        for system in (RowSystem(plan(A), B), EntrySystem(plan(A), B, ~held, border)):
             step = system.factor(at)(pull)
             half = K @ A.adjoint(step.y) @ X + K @ R
             dX = step.X.reshape(n, n)
@@ -202,7 +202,7 @@ class TestSystems:
             monkeypatch.setattr(module, "_CG_TOL", 1e-10)
         for system in (
             RowSystem(plan(A), B),
-            EntrySystem(A, B, np.zeros(0, dtype=bool), np.zeros(A.m, dtype=bool), formed=1),
+            EntrySystem(plan(A), B, np.zeros(0, dtype=bool), np.zeros(A.m, dtype=bool), formed=1),
         ):
             assert not system.direct
             np.testing.assert_allclose(system.factor(at)(pull).X, dX, atol=1e-6 * np.abs(dX).max())
@@ -215,9 +215,9 @@ class TestSystems:
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
         free, border = np.isinf(at.D_u), border_in(A, B, at, exact)
-        kept = EntrySystem(A, B, free, border).factor(at)(pull)
+        kept = EntrySystem(plan(A), B, free, border).factor(at)(pull)
         monkeypatch.setattr(entry_system, "_LARGEST_FEATURES", 40)
-        streamed = EntrySystem(A, B, free, border).factor(at)(pull)
+        streamed = EntrySystem(plan(A), B, free, border).factor(at)(pull)
         for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
