@@ -548,12 +548,17 @@ def solution(A: Rational, B: Rational) -> Rational:
     return X
 
 
-def eliminated(equations: Iterable[Vector]) -> dict[Any, Vector]:
-    """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``."""
+def eliminated(equations: Iterable[Vector], most: float = math.inf) -> dict[Any, Vector]:
+    """Return the unknowns that equations determine, each with its sum of others: it is ``-sum a_k x_k``.
+
+    None is determined if that adds more than `most` terms.
+    """
     pivots: dict[Any, Vector] = {}
+    added = 0
     for equation in equations:
         row = dict(equation)
         for p in [k for k in row if k in pivots]:
+            added += len(pivots[p])
             add_multiple(row, pivots[p], -row.pop(p))
         if not row:
             continue
@@ -562,7 +567,10 @@ def eliminated(equations: Iterable[Vector]) -> dict[Any, Vector]:
         row = {k: a / unit for k, a in row.items()}
         for other in pivots.values():
             if p in other:
+                added += len(row)
                 add_multiple(other, row, -other.pop(p))
+        if added > most:
+            return {}
         pivots[p] = row
     return pivots
 

@@ -170,11 +170,13 @@ def exact_multipliers(data: Data, y: Array) -> tuple[Ball | None, str]:
     if not residual.magnitude.any() or (not residual.mid.any() and _costs_nothing(data, y, free)):
         return Ball.exact(y), ""
     least, most = _range_of_multipliers(data)
-    movable = np.minimum(y - least, most - y) > _TINY * float(np.abs(y).max(initial=0.0))
+    tiny = _TINY * float(np.abs(y).max(initial=0.0))
+    movable = np.minimum(y - least, most - y) > tiny
     found, reason = _corrected(data, y, free, movable)
     if found is None:  # those that may be round-off may be what no other pays for
-        ends = np.where(movable, y, np.where(y - least < most - y, least, most))
-        found, _ = _corrected(data, ends, free, movable)
+        used = movable & (np.abs(y) > tiny)
+        ends = np.where(movable, 0.0, np.where(y - least < most - y, least, most))
+        found, _ = _corrected(data, np.where(used, y, ends), free, used)
     return found, reason
 
 

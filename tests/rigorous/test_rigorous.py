@@ -38,6 +38,7 @@ from bregopt.rigorous.linear_algebra import (
     proven_shift,
 )
 from bregopt.rigorous.lower import by_cholesky, independent_sets, lower_bound
+from bregopt.rigorous.proof import feasibility
 from bregopt.rigorous.reduction import implied_bounds, independent_columns, reduced
 from bregopt.rigorous.upper import corrected, factor_bound, fixes_diagonal
 
@@ -722,6 +723,34 @@ def test_infeasible_and_unbounded_problems_are_proven():
     assert found.lower == found.upper == math.inf
     assert "unbounded" in found.proven
     found.certificate.check()
+
+
+def test_a_contradiction_is_proven_where_equations_of_free_variables_depend():
+    n, k = 14, 10
+    s = np.random.default_rng(0).uniform(0.5, 2, (2, n))
+    X = bo.PSD(2)
+    v, u, q = bo.Variable(n), bo.Variable(n), bo.Variable()
+    least = np.where(np.arange(n) < k, 2.0, 0.1)
+    # The k largest elements of v add up to 2 k at least. Their multipliers are no simple fractions.
+    rows = [*(s[0, i] * v[i] >= s[0, i] * least[i] for i in range(n)), u >= 0, X[0, 0] >= q]
+    rows += [s[1, i] * v[i] <= s[1, i] * (u[i] + q) for i in range(n)]
+    for most, status in ((1.9 * k, "infeasible"), (2.1 * k, "optimal")):
+        prob = bo.Problem(bo.Minimize(bo.trace(X)), [*rows, bo.sum(u) + k * q <= most])
+        assert prob.solve().status == status
+
+
+@pytest.mark.parametrize("n", [4, 12])
+def test_an_equality_of_other_free_variables_does_not_prevent_a_proof(n):
+    S = np.random.default_rng(n).normal(size=(n, n))
+    S = (S + S.T) / 2
+    X, other = bo.PSD(n), bo.Variable(n)
+    nearer = -float(np.linalg.eigvalsh(S)[0]) * 0.9  # than any psd matrix, in the norm of the largest row sum
+    rows = [bo.sum(bo.abs(X[i] - S[i])) <= nearer for i in range(n)]
+    found = bo.Problem(bo.Minimize(bo.trace(X)), [*rows, bo.sum(other) == 1]).solve()
+    assert found.status == "infeasible"
+    raw = found._in_program
+    data = feasibility(data_of(raw._program))
+    assert lower_bound(data, raw._point[2], implied_bounds(data)).value > 0
 
 
 def test_a_problem_without_a_trace_bound_takes_one_that_is_stated():

@@ -51,7 +51,7 @@ __all__ = [
 
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
 _LARGER = 4  # times the order, and its square the terms, where a matrix of low rank decides
-_LARGEST_SYSTEM = 4_000  # equations times the square of the unknowns
+_MOST_ADDITIONS = 4_000  # of terms of equations, in an elimination
 _LARGEST_EXACT = 200  # equations of a system that is eliminated in fractions
 _INDEPENDENT = 1e-9  # diagonal entry of R, relative to the largest, of an independent equation
 SHARES = (1e-6, 1e-9, 0.0)  # of the largest: smaller numbers may be round-off
@@ -357,10 +357,10 @@ def _columns(A: Any, support: IntArray) -> dict[int, Vector]:
 
 def solutions_near(equations: Sequence[Vector], v: dict[Any, float]) -> Iterator[Vector]:
     """Yield vectors near `v` that solve homogeneous equations exactly."""
-    pivots = {} if len(equations) * len(v) ** 2 > _LARGEST_SYSTEM else eliminated(equations)
     unit = max(map(abs, v.values()), default=0.0)
     if not 0 < unit < math.inf:
         return
+    pivots = eliminated(equations, _MOST_ADDITIONS)
     seen = []
     for most in _DENOMINATORS:
         near = {k: Fraction(x / unit).limit_denominator(most) for k, x in v.items()}
