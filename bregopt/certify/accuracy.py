@@ -234,10 +234,7 @@ def _newton_point(program: Program, y: Array, near: Near) -> Array:
         moved = []
         for b, spectrum in enumerate(spectra):
             S = np.asarray(A.adjoint(v, b))
-            part = spectrum.derivative(S)
-            half = part.L @ part.R.T
-            M = part.share * S + (half + half.T) / 2
-            moved.append(M if part.M is None else M + part.M)
+            moved.append(spectrum.derivative(S).matrix(S))
         return A.apply(moved)
 
     known = np.where(held, 0.0, -y)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import TINY, Array
+from bregopt.linalg import symmetrize
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
@@ -30,6 +31,19 @@ class Product:
     L: Array
     R: Array
     M: Array | None = None
+
+    def unsymmetric(self, S: Array) -> Array:
+        """Return ``share S + L R' + M``, whose symmetric part is the matrix."""
+        F: Array = self.L @ self.R.T
+        if self.share:
+            F += self.share * S
+        if self.M is not None:
+            F += self.M
+        return F
+
+    def matrix(self, S: Array) -> Array:
+        """Return the matrix."""
+        return symmetrize(self.unsymmetric(S))
 
 
 class DifferenceSpectrum(ABC):

@@ -222,10 +222,10 @@ def test_the_gram_matrix_is_inverted_beside_variables_of_all_rows(seed):
     A, B, i = rng.normal(size=(n, n)), rng.normal(size=(n * n, 4)), rng.integers(0, n, (2, 30))
     rows = [X - A <= t, A - X <= t + B.reshape(n, n, 4)[:, :, 0] * u[0], X[i[0], i[1]] == bo.sum(u)]
     form = StandardForm(bo.Problem(bo.Minimize(t + bo.sum(u)), [*rows, u >= 0]).program())
-    assert (np.diff(form.Et.indptr) > 0.1 * form.m).any()
+    assert (np.diff(form.columns.matrix.tocsc().indptr) > 0.1 * form.m).any()
 
     def gram(y):
-        return form.activity(Point(tuple(own.image(y) for own in form.actions), form.Et @ y))
+        return form.activity(Point(tuple(own.image(y) for own in form.actions), form.columns.adjoint(y)))
 
     right = gram(rng.normal(size=form.m))  # rows of one entry may be stated twice
     np.testing.assert_allclose(gram(form.gram_solve(right)), right, rtol=1e-8, atol=1e-8)

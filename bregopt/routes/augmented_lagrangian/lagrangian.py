@@ -104,6 +104,8 @@ class Iterate:
     Parameters
     ----------
     y : array of shape (m,)
+    w : Point
+        ``x(y)`` is the nearest point to it in the cones, but for prices.
     spectra : tuple of PositiveSpectrum
     projection : VectorProjection
         Of ``w`` on bounds and second-order cones.
@@ -114,6 +116,7 @@ class Iterate:
     """
 
     y: Array
+    w: Point
     spectra: tuple[PositiveSpectrum, ...]
     projection: VectorProjection
     x: Point
@@ -186,9 +189,9 @@ class AugmentedLagrangian:
 
     def _step(self) -> None:
         """Take one step of alternating directions."""
-        form, z = self._form, self._z
-        right = (form.b - form.activity(self._x)) / self.penalty
-        right += form.activity(Point(tuple(C - Z for C, Z in zip(form.C, z.X, strict=True)), form.c - z.v))
+        form, x, z, s = self._form, self._x, self._z, self.penalty
+        X = tuple(C - Z - X_b / s for C, Z, X_b in zip(form.C, z.X, x.X, strict=True))
+        right = form.b / s + form.activity(Point(X, form.c - z.v - x.v / s))
         self.at = self.point(form.gram_solve(right))
         self._z = self._slack()
         self._measure()
@@ -253,28 +256,26 @@ class AugmentedLagrangian:
 
     def _slack(self) -> Point:
         """Return the slack ``z = (x(y) - w) / s`` of the last point."""
-        form, new, old = self._form, self.at.x, self._x
-        X = tuple(
-            C - own.image(self.at.y) + (X - before) / self.penalty
-            for C, own, X, before in zip(form.C, form.actions, new.X, old.X, strict=True)
-        )
-        return Point(X, form.c - form.Et @ self.at.y + (new.v - old.v) / self.penalty)
+        x, w, s = self.at.x, self.at.w, self.penalty
+        X = tuple((own - before) / s for own, before in zip(x.X, w.X, strict=True))
+        return Point(X, (x.v - w.v) / s)
 
     def point(self, y: Array) -> Iterate:
         """Return ``x(y)`` at the last point ``x`` of the primal."""
         form, s = self._form, self.penalty
-        spectra, X, envelope = [], [], 0.0
+        spectra, W, X, envelope = [], [], [], 0.0
         for b, X_b in enumerate(self._x.X):
             checkpoint(len(X_b))
             face = form.faces[b]
-            theta, V = np.linalg.eigh(face.compress(X_b + s * (form.actions[b].image(y) - form.C[b])))
+            W.append(X_b + s * (form.actions[b].image(y) - form.C[b]))
+            theta, V = np.linalg.eigh(face.compress(W[b]))
             spectrum = PositiveSpectrum(theta, face.embed(V), 0.5, 0.0)
             spectra.append(spectrum)
             X.append(spectrum.X)
             positive = theta[spectrum.negative :]
             envelope += float(positive @ positive) - float(np.vdot(X_b, X_b))
             self.decompositions += 1
-        w = self._x.v + s * (form.Et @ y - form.c)
+        w = self._x.v + s * (form.columns.adjoint(y) - form.c)
         v = np.clip(w, form.lo, form.hi)
         far, share = w - v, 1 / (1 + 2 * s * form.weight)
         outside = np.maximum(np.abs(far) - s * form.price, 0.0) * share
@@ -286,12 +287,13 @@ class AugmentedLagrangian:
         inside = np.where(out, share, far == 0) * ~form.fixed
         projection, x = VectorProjection(inside, form.cones, w[in_cones]), Point(tuple(X), v)
         phi = envelope / (2 * s) - paid - float(form.b @ y)
-        return Iterate(y, tuple(spectra), projection, x, form.activity(x) - form.b, phi)
+        gradient = form.activity(x) - form.b
+        return Iterate(y, Point(tuple(W), w), tuple(spectra), projection, x, gradient, phi)
 
     def hessian(self, at: Iterate, d: Array) -> Array:
         """Return the product of the Hessian of phi with `d`."""
         form = self._form
-        product: Array = form.E @ at.projection(form.Et @ d)
+        product = form.columns.activity(at.projection(form.columns.adjoint(d)))
         for action, spectrum in zip(form.actions, at.spectra, strict=True):
             product = product + hessian_product(action, spectrum, d)
         self.products += 1
@@ -302,7 +304,7 @@ class AugmentedLagrangian:
         form, at, s = self._form, self.at, self.penalty
         size = float(np.linalg.norm(at.gradient))
         ridge = s * min(_RIDGE, _RIDGE_SHARE * size)
-        diagonal = form.E_squared @ at.projection.diagonal + ridge / s
+        diagonal = form.columns.curvature(at.projection.diagonal) + ridge / s
         for curvature, spectrum in zip(form.curvatures, at.spectra, strict=True):
             diagonal = diagonal + curvature(spectrum)
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, IntArray, span
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.linalg import DefiniteFactor
@@ -101,8 +101,44 @@ class ListedRows(RowAction):
         activity: Array = self.matrix @ S.ravel()
         return activity
 
-    def apply_product(self, L: Array, R: Array) -> Array:
-        return super().apply_product(L, R) if self.by_term else self.apply(L @ R.T)
+    def apply_symmetric_part(self, F: Array) -> Array:
+        return self.apply(F)
+
+
+class Columns:
+    """``E``: the columns of ordinary variables, and minus one in its row for each slack.
+
+    Slacks are gathered and scattered, as a sparse product costs several times as much.
+
+    Parameters
+    ----------
+    B : csr_array of shape (m, k)
+    slack : int array
+        The rows that have a slack.
+    """
+
+    def __init__(self, B: sp.csr_array, slack: IntArray) -> None:
+        (self._m, self._k), self._slack = B.shape, span(slack)
+        self._B, self._transposed, self._squares = B, sp.csr_array(B.T), B.multiply(B).tocsr()
+        minus = sp.csr_array((-np.ones(len(slack)), (slack, np.arange(len(slack)))), (self._m, len(slack)))
+        self.matrix = sp.csr_array(sp.hstack([B, minus], format="csr"))
+
+    def activity(self, v: Array) -> Array:
+        """Return ``E v``."""
+        activity: Array = self._B @ v[: self._k] if self._k else np.zeros(self._m)
+        activity[self._slack] -= v[self._k :]
+        return activity
+
+    def adjoint(self, y: Array) -> Array:
+        """Return ``E'y``."""
+        own = -y[self._slack]
+        return np.concatenate([self._transposed @ y, own]) if self._k else own
+
+    def curvature(self, weight: Array) -> Array:
+        """Return the diagonal of ``E diag(weight) E'``."""
+        diagonal: Array = self._squares @ weight[: self._k] if self._k else np.zeros(self._m)
+        diagonal[self._slack] += weight[self._k :]
+        return diagonal
 
 
 class StandardForm:
@@ -120,7 +156,8 @@ class StandardForm:
         Of the elements of ``v``: cost, bounds, and the price of a distance from them and of its square. The
         first is infinite where the bounds are hard.
     b : array of shape (m,)
-    E : csr_array of shape (m, len(v))
+    columns : Columns
+        ``E``, with zeros in the columns of variables that bounds fix.
     """
 
     def __init__(self, program: Program) -> None:
@@ -148,7 +185,7 @@ class StandardForm:
         if not self.dual:
             prices = bounds.gamma / self._row * np.where(is_square, self.primal / self._row, 1.0)
             self.dual = float(prices[is_hinge | is_square].max(initial=0.0)) or 1.0
-        self._column = columns
+        self._column_sizes = columns
         self.C = tuple(block.C / self.dual for block in program.blocks)
         self.c = np.concatenate([program.c / (columns * self.dual), np.zeros(len(slack))])
         scaled_bounds = self._row[slack] / self.primal
@@ -161,19 +198,16 @@ class StandardForm:
         weights = np.where(square, own * self.primal / self._row[slack], 0.0)
         self.weight = np.concatenate([np.zeros(self.k), weights])
         self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)
-        minus = sp.csr_array((-np.ones(len(slack)), (slack, np.arange(len(slack)))), (self.m, len(slack)))
-        E = sp.csr_array(sp.hstack([sp.diags_array(self._row) @ B, minus], format="csr"))
-        self.fixed = (self.lo == self.hi) & np.isinf(self.price)
-        self.b -= E @ np.where(self.fixed, self.lo, 0.0)
-        self.E = sp.csr_array(E @ sp.diags_array(np.where(self.fixed, 0.0, 1.0)))
-        self.Et = sp.csr_array(self.E.T)
-        self.E_squared = self.E.multiply(self.E).tocsr()
+        self.fixed = (self.lo == self.hi) & np.isinf(self.price)  # slacks never are
+        own, fixed = sp.csr_array(sp.diags_array(self._row) @ B), self.fixed[: self.k]
+        self.b -= own @ np.where(fixed, self.lo[: self.k], 0.0)
+        self.columns = Columns(sp.csr_array(own @ sp.diags_array(np.where(fixed, 0.0, 1.0))), slack)
         self.actions = [ListedRows(self.A, b) for b in range(len(self.orders))]
         self.b_size = 1 + float(np.linalg.norm(self.b))
 
     def activity(self, x: Point) -> Array:
         """Return ``A(X) + E v``, shape ``(m,)``."""
-        activity: Array = self.E @ x.v
+        activity = self.columns.activity(x.v)
         for own, X in zip(self.actions, x.X, strict=True):
             activity += own.apply(X)
         return activity
@@ -186,7 +220,7 @@ class StandardForm:
         """Return a point and multipliers of the program in scaled units."""
         matrices = tuple(np.asarray(own) / self.primal for own in X)
         activity = self._row * self.program.activity(tuple(map(np.asarray, X)), u)
-        own = np.concatenate([u * self._column, activity[self._slack]]) / self.primal
+        own = np.concatenate([u * self._column_sizes, activity[self._slack]]) / self.primal
         return Point(matrices, own), self.scaled(y)
 
     def scaled(self, y: Array) -> Array:
@@ -195,14 +229,16 @@ class StandardForm:
 
     def given(self, x: Point, y: Array) -> tuple[tuple[Array, ...], Array, Array]:
         """Return ``X``, ``u`` and ``y`` in the units of the program."""
-        u = np.clip(self.primal * x.v[: self.k] / self._column, self.program.u_lo, self.program.u_hi)
+        u = np.clip(self.primal * x.v[: self.k] / self._column_sizes, self.program.u_lo, self.program.u_hi)
         return tuple(self.primal * X for X in x.X), self.cones.clipped(u), self.dual * self._row * y
 
     # Pays on: the least largest deviation, n = 60.
     @cached_property
     def _gram_solve(self) -> Callable[[Array], Array]:
         """The solver for ``M``; entries and variables of very many rows are apart (Woodbury's formula)."""
-        R = sp.csc_array(sp.hstack([*(own.matrix for own in self.actions), self.E], format="csc"))
+        R = sp.csc_array(
+            sp.hstack([*(own.matrix for own in self.actions), self.columns.matrix], format="csc")
+        )
         R.eliminate_zeros()
         wide = np.diff(R.indptr) > _WIDE * math.sqrt(self.m)
         others = sp.csr_array(R[:, ~wide])
@@ -241,7 +277,7 @@ class StandardForm:
                     X - face.lift(face.compress(own.image(y)))
                     for face, own, X in zip(self.faces, self.actions, x.X, strict=True)
                 ),
-                x.v - self.Et @ y,
+                x.v - self.columns.adjoint(y),
             )
         return x
 

@@ -28,11 +28,18 @@ from scipy.linalg import lapack
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify.weights import LARGEST_ORDER, curvature_of
 from bregopt.divergences import Spectrum
-from bregopt.linalg import conjugate_gradients, dense, factorized, is_definite
+from bregopt.linalg import conjugate_gradients, factorized, is_definite
 from bregopt.program import Block, LinearMap, Program
 from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.ipm.block_rows import GivenDifferences, RowAction, RowCurvature, dual_hessian, has_gram
+from bregopt.routes.ipm.block_rows import (
+    GivenDifferences,
+    RowAction,
+    RowCurvature,
+    derivative_activity,
+    dual_hessian,
+    has_gram,
+)
 
 __all__ = [
     "BarrierPoint",
@@ -163,20 +170,11 @@ class SpectralPoint:
 
     def derivative(self, S: Array) -> Array:
         """Return ``P'[S]``."""
-        moved = self._spectrum.derivative(S)
-        half = moved.L @ moved.R.T
-        derivative: Array = (half + half.T) / 2
-        if moved.share:
-            derivative += moved.share * S
-        return derivative if moved.M is None else derivative + moved.M
+        return self._spectrum.derivative(S).matrix(S)
 
     def image(self, S: Any) -> Array:
         """Return ``A(P'[S])`` for a dense or sparse `S`."""
-        moved = self._spectrum.derivative(S)
-        activity = self._rows.action.apply_product(moved.L, moved.R)
-        if moved.share:
-            activity += moved.share * self._rows.action.apply(dense(S))
-        return activity if moved.M is None else activity + self._rows.action.apply(moved.M)
+        return derivative_activity(self._rows.action, self._spectrum, S)
 
     def product(self, v: Array) -> Array:
         """Return ``A(P'[A*(v)])``."""

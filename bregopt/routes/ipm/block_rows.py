@@ -27,7 +27,7 @@ from bregopt.arrays import TINY, Array, IntArray, covers, span
 from bregopt.clock import checkpoint
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
-from bregopt.linalg import root_of
+from bregopt.linalg import dense, root_of
 from bregopt.program import LinearMap, Term
 from bregopt.program.rows import Coordinates, Rows
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
@@ -47,6 +47,7 @@ __all__ = [
     "Gram",
     "RowAction",
     "RowCurvature",
+    "derivative_activity",
     "dual_hessian",
     "has_gram",
     "hessian_product",
@@ -397,6 +398,10 @@ class RowAction:
             activity[term.place] += term.rows.apply(S)
         return activity
 
+    def apply_symmetric_part(self, F: Array) -> Array:
+        """Return ``A(sym(F))`` for any matrix, shape ``(m,)``."""
+        return self.apply((F + F.T) / 2)
+
     def schur(self, X: Array, K: Array, rows: IntArray | None = None, root: Array | None = None) -> Array:
         """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of all rows, or of some in ascending order.
 
@@ -429,8 +434,7 @@ class RowAction:
     def apply_product(self, L: Array, R: Array) -> Array:
         """Return ``A(sym(L R'))``, shape ``(m,)``."""
         if not self.by_term:
-            full = L @ R.T
-            return self.apply((full + full.T) / 2)
+            return self.apply_symmetric_part(L @ R.T)
         i, j = self._term_indices
         row, _, _, value = self._terms
         if not self.by_entry:
@@ -484,14 +488,18 @@ class BlockSchur:
 
 def hessian_product(action: RowAction, spectrum: Spectrum, v: Array) -> Array:
     """Return ``H v`` for the rows of one block, shape ``(m,)``."""
-    S = action.adjoint(v)
+    return derivative_activity(action, spectrum, action.adjoint(v))
+
+
+def derivative_activity(action: RowAction, spectrum: Spectrum, S: Any) -> Array:
+    """Return the activity of the derivative of the minimizer along a dense or sparse `S`, shape ``(m,)``."""
     moved = spectrum.derivative(S)
+    if not action.by_term:
+        return action.apply_symmetric_part(moved.unsymmetric(dense(S)))
     activity = action.apply_product(moved.L, moved.R)
     if moved.share:
-        activity += moved.share * action.apply(S.toarray() if sp.issparse(S) else S)
-    if moved.M is not None:
-        activity += action.apply(moved.M)
-    return activity
+        activity += moved.share * action.apply(dense(S))
+    return activity if moved.M is None else activity + action.apply(moved.M)
 
 
 def has_gram(spectrum: Any) -> bool:
