@@ -23,7 +23,6 @@ from bregopt.arrays import (
 from bregopt.io.matrices import Labels, labeled, labels_of
 from bregopt.linalg import root_of
 from bregopt.modeling.atoms import quad_form, sq_distance, trace
-from bregopt.modeling.atoms import sum as total
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Maximize, Minimize
 from bregopt.modeling.expressions import soft
@@ -227,7 +226,9 @@ def soft_margin(
     Solves, over metrics ``X`` of trace one, margins ``rho`` and slacks ``xi >= 0``,
 
         maximize    rho - C sum_r xi_r
-        subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r.
+        subject to  far_r' X far_r - near_r' X near_r >= rho - xi_r,
+
+    stated with hinges: ``xi_r`` is the violation of ``far_r' X far_r - near_r' X near_r >= rho``.
 
     Parameters
     ----------
@@ -276,10 +277,14 @@ def soft_margin(
             f"C is {price:g} for {R} comparisons; expected at least 1/{R} = {1 / R:.3g}: below that, rho and "
             "all xi grow together without end and the problem is unbounded"
         )
-    X, rho, xi = PSD(D, name="X"), Variable(name="rho"), Variable(R, nonneg=True, name="xi")
+    X, rho = PSD(D, name="X"), Variable(name="rho")
     margins = quad_form(far, X) - quad_form(near, X)
-    problem = Problem(Maximize(rho - price * total(xi)), [margins >= rho - xi, trace(X) == 1])
-    return labeled(problem.solve(**options), features)
+    problem = Problem(Maximize(rho), [soft(margins >= rho, price, "hinge"), trace(X) == 1])
+    solution = problem.solve(**options)
+    if solution.u is not None:
+        xi = np.maximum(solution.u["rho"] - margins.value, 0.0)
+        solution = replace(solution, u={**solution.u, "xi": xi})
+    return labeled(solution, features)
 
 
 def _differences(comparisons: Any) -> tuple[Any, Any]:

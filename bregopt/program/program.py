@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
-from bregopt.linalg import columns_at, lean
+from bregopt.linalg import columns_at, dense, lean
 from bregopt.program.bounds import NO_CONES, Bounds, Face, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.rows import Rows
@@ -390,10 +390,9 @@ class Program(PickledWithoutCache):
 
     def columns_of(self, variables: IntArray) -> Array:
         """Return the coefficients of some variables, a dense array of shape ``(m, len(variables))``."""
-        units = np.zeros((self.k, len(variables)))
-        units[variables, np.arange(len(variables))] = 1.0
-        columns: Array = self.B @ units  # a product takes a sixth of the time of SciPy's indices
-        return columns
+        return (
+            dense(columns_at(self.B, variables)) if sp.issparse(self._lean_B) else self._lean_B[:, variables]
+        )
 
     @cached_property
     def _row_of_coefficient(self) -> IntArray:
