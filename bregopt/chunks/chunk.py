@@ -26,6 +26,7 @@ from bregopt.executors import Crew
 from bregopt.linalg import is_definite
 from bregopt.program import Bounds, Penalty
 from bregopt.records import dataclass, replace
+from bregopt.routes import quasi_newton
 
 __all__ = [
     "HINGE_NOISE",
@@ -304,30 +305,19 @@ def _weighted_moment(Z: Array, weights: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """A positive definite matrix and the results of a pass there.
+class Point(quasi_newton.Point):
+    """A point of L-BFGS, with what its pass proves.
 
     Parameters
     ----------
-    M, root : array of shape (r, r)
-        ``M = root root'``.
-    value, bound : float
-        The objective, and the lower bound on its minimum that the multipliers of this pass prove.
-    gradient, penalty_gradient : array of shape (r, r)
-        Of the objective and of the penalties.
-    curvature : array of shape (r, r)
-    weight : float
-        Of :class:`~bregopt.chunks.chunk.Sums`.
+    bound : float
+        The lower bound on the minimum that the multipliers of this pass prove.
+    penalty_gradient : array of shape (r, r)
+        The gradient of the penalties.
     """
 
-    M: Array
-    root: Array
-    value: float
     bound: float
-    gradient: Array
     penalty_gradient: Array
-    curvature: Array
-    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,7 +370,7 @@ class Objective:
         self.passes.append((own + sums.penalty, bound))
         if self.record is not None:
             self.record(own + sums.penalty, root, self.values)
-        return Point(M, root, own + sums.penalty, bound, gradient, G, H, sums.weight)
+        return Point(M, root, own + sums.penalty, gradient, H, sums.weight, bound, G)
 
     @property
     def exponential(self) -> bool:

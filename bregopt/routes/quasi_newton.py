@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bregopt.arrays import EPS, Array
+from bregopt.linalg import conjugate_gradients, symmetrize
+from bregopt.records import dataclass
 
 __all__ = [
     "Objective",
@@ -35,15 +37,16 @@ _DECREASE = 1e-4  # Armijo's constant
 _LARGEST_POWER = 1.0  # of e, by which a step multiplies an eigenvalue; 2.0 takes 1.5 times the passes
 _LEAST_STEP = 1e-8
 _ROUND_OFF = 16 * EPS  # of the objective, relative
-_ACCURACY, _STEPS = 1e-4, 30  # of conjugate gradients, of order r^3 each: relative square of the error
+_RESIDUAL, _STEPS = 1e-2, 30  # of conjugate gradients, of order r^3 each
 
 Operator = Callable[[Array], Array]
 
 
-class Point(Protocol):
+@dataclass(frozen=True, eq=False)
+class Point:
     """A positive definite matrix and the results of a pass over the rows there.
 
-    Attributes
+    Parameters
     ----------
     M, root : array of shape (r, r)
         ``M = root root'``.
@@ -57,23 +60,12 @@ class Point(Protocol):
         The sum of ``w_k``.
     """
 
-    @property
-    def M(self) -> Array: ...
-
-    @property
-    def root(self) -> Array: ...
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def gradient(self) -> Array: ...
-
-    @property
-    def curvature(self) -> Array: ...
-
-    @property
-    def weight(self) -> float: ...
+    M: Array
+    root: Array
+    value: float
+    gradient: Array
+    curvature: Array
+    weight: float
 
 
 P = TypeVar("P", bound=Point)
@@ -188,7 +180,7 @@ def _two_loop(gradient: Array, pairs: deque[_Pair], precondition: Callable[[Arra
     step = precondition(q)
     for (s, y, curvature), alpha in zip(pairs, reversed(alphas), strict=True):
         step += (alpha - float(np.vdot(y, step)) / curvature) * s
-    return _symmetric(step)
+    return symmetrize(step)
 
 
 class _Geodesic:
@@ -203,12 +195,12 @@ class _Geodesic:
     def exponent(self, step: Array) -> Array:
         """Return the symmetric exponent of the curve with a given tangent at the point."""
         half = np.linalg.solve(self._root, step)
-        return _symmetric(np.linalg.solve(self._root, half.T))
+        return symmetrize(np.linalg.solve(self._root, half.T))
 
     def exponent_to(self, root: Array) -> Array:
         """Return the exponent of the curve that reaches ``root root'`` at ``t = 1``."""
         U, s, _ = np.linalg.svd(np.linalg.solve(self._root, root))
-        return _symmetric((U * (2 * np.log(s))) @ U.T)
+        return symmetrize((U * (2 * np.log(s))) @ U.T)
 
     def slope(self, gradient: Array, exponent: Array) -> float:
         """Return the derivative of a function with the given gradient along a curve."""
@@ -242,11 +234,11 @@ class _Exponential:
         self.means = np.outer(s, s) * ratio
 
     def exponent(self, step: Array) -> Array:
-        return _symmetric((self.U.T @ step @ self.U) / self.means)
+        return symmetrize((self.U.T @ step @ self.U) / self.means)
 
     def exponent_to(self, root: Array) -> Array:
         U, s, _ = np.linalg.svd(self.U.T @ root)
-        return _symmetric((U * (2 * np.log(s))) @ U.T - np.diag(self.logs))
+        return symmetrize((U * (2 * np.log(s))) @ U.T - np.diag(self.logs))
 
     def slope(self, gradient: Array, exponent: Array) -> float:
         return float(np.vdot((self.U.T @ gradient @ self.U) * self.means, exponent))
@@ -258,11 +250,6 @@ class _Exponential:
 
 
 _Curve = _Geodesic | _Exponential
-
-
-def _symmetric(S: Array) -> Array:
-    symmetric: Array = (S + S.T) / 2
-    return symmetric
 
 
 def relative_curvature(at: Point, exponential: bool) -> float:
@@ -285,7 +272,7 @@ def preconditioner(at: Point, exponential: bool) -> Operator:
         return total
 
     near = _two_term_inverse(at, _fourth_root(curve))
-    return lambda G: _conjugate_gradients(hessian, near, G)
+    return lambda G: conjugate_gradients(hessian, G, near, _RESIDUAL, _STEPS)[0]
 
 
 def _fourth_root(curve: _Exponential) -> Array:
@@ -312,21 +299,3 @@ def _two_term_inverse(at: Point, root: Array) -> Operator:
         return step
 
     return solve
-
-
-def _conjugate_gradients(operator: Operator, near: Operator, G: Array) -> Array:
-    """Return the preconditioned conjugate gradient approximation of the inverse operator at `G`."""
-    A = near(G)
-    r = G - operator(A)
-    p = near(r)
-    square, limit = float(np.vdot(r, p)), _ACCURACY * float(np.vdot(G, A))
-    for _ in range(_STEPS):
-        if not square > limit:
-            break
-        image = operator(p)
-        alpha = square / float(np.vdot(p, image))
-        A, r = A + alpha * p, r - alpha * image
-        z = near(r)
-        square, last = float(np.vdot(r, z)), square
-        p = z + (square / last) * p
-    return A

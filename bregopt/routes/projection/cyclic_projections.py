@@ -43,7 +43,7 @@ from bregopt.rigorous import contradicts
 from bregopt.routes.base import Method as Solve
 from bregopt.routes.base import Tuning
 from bregopt.routes.progress import Method, Monitor, Progress, reason
-from bregopt.routes.quasi_newton import curve_of, preconditioner, quasi_newton, relative_curvature
+from bregopt.routes.quasi_newton import Point, curve_of, preconditioner, quasi_newton, relative_curvature
 
 if TYPE_CHECKING:
     from bregopt.routes.projection.route import ProjectionTuning
@@ -399,22 +399,15 @@ class _Multipliers(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _PassPoint:
-    """A matrix, the results of a pass there, and the best multipliers so far.
+class _PassPoint(Point):
+    """A point of L-BFGS, and the best multipliers so far.
 
-    `value`, `gradient`, `curvature` and `weight` are those of the objective divided by the divergence's
-    weight.
+    Value, gradient, curvature and weight are those of the objective divided by the divergence's weight.
     """
 
-    M: Array
-    root: Array
     activity: Array
     divergence: float
     penalty: float
-    value: float
-    gradient: Array
-    curvature: Array
-    weight: float
     best: _Multipliers
 
     @property
@@ -488,7 +481,8 @@ class _RowPasses(Method):
         value = divergence + (float(np.vdot(self._C, M)) + penalty) / self._mu
         gradient = self._divergence.gradient(M) + W / self._mu
         H = A.adjoint(self._signs * w)
-        return _PassPoint(M, root, a, divergence, penalty, value, gradient, H, float(w.sum()), self._best)
+        own = (a, divergence, penalty, self._best)
+        return _PassPoint(M, root, value, gradient, H, float(w.sum()), *own)
 
     def _look(self, new: _Multipliers) -> None:
         if new.rows_term + new.matrix_term > self._best.rows_term + self._best.matrix_term:
