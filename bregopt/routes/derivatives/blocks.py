@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -77,7 +77,7 @@ class BlockRows:
         return RowCurvature(self.A)
 
 
-class BlockPoint(Protocol):
+class BlockPoint(ABC):
     """One block at a point, with the rows that act on it.
 
     Attributes
@@ -95,35 +95,36 @@ class BlockPoint(Protocol):
     """
 
     X: Array
-    Z: Array | None
     margin: float
-    residual: Array | None
-    face: Array | None
+    residual: Array | None = None
+    face: Array | None = None
+    Z: Array | None = None
+    _rows: BlockRows
 
     @property
     def is_unique(self) -> bool:
         """Whether the objective determines the matrix on its range; a linear one leaves that to the rows."""
-        ...
+        return True
 
+    @abstractmethod
     def derivative(self, S: Array) -> Array:
         """Return ``P'[S]`` for a symmetric `S`."""
-        ...
+
+    @abstractmethod
+    def gram(self) -> Array:
+        """Return ``A P' A*``, shape ``(m, m)``."""
 
     def image(self, S: Array) -> Array:
         """Return ``A(P'[S])``."""
-        ...
+        return self._rows.A.apply((self.derivative(S),))
 
     def product(self, v: Array) -> Array:
         """Return ``A(P'[A*(v)])``."""
-        ...
+        return self.image(self._rows.A.adjoint(v))
 
     def curvature(self) -> Array:
-        """Return the approximate diagonal of that map, above zero."""
-        ...
-
-    def gram(self) -> Array:
-        """Return that map as a matrix, shape ``(m, m)``."""
-        ...
+        """Return the approximate diagonal of :meth:`gram`, above zero."""
+        return np.maximum(self.gram().diagonal(), TINY)
 
 
 def dual_point(program: Program, b: int, rows: BlockRows, y: Array) -> BlockPoint | None:
@@ -149,13 +150,8 @@ def dual_point(program: Program, b: int, rows: BlockRows, y: Array) -> BlockPoin
     return None if spectrum is None else SpectralPoint(spectrum, block, rows)
 
 
-class SpectralPoint:
+class SpectralPoint(BlockPoint):
     """The minimizer of a divergence, by its spectrum."""
-
-    residual: Array | None = None
-    face: Array | None = None
-    Z: Array | None = None
-    is_unique = True
 
     def __init__(self, spectrum: Spectrum, block: Block, rows: BlockRows) -> None:
         self.X, self._spectrum, self._rows = spectrum.X, spectrum, rows
@@ -173,56 +169,22 @@ class SpectralPoint:
         return self._spectrum.derivative(S).matrix(S)
 
     def image(self, S: Any) -> Array:
-        """Return ``A(P'[S])`` for a dense or sparse `S`."""
         return derivative_activity(self._rows.action, self._spectrum, S)
 
     def product(self, v: Array) -> Array:
-        """Return ``A(P'[A*(v)])``."""
         return self.image(self._rows.action.adjoint(v))
 
     def curvature(self) -> Array:
-        """Return the approximate diagonal of :meth:`gram`."""
         return self._rows.curvature(self._spectrum)
 
     def gram(self) -> Array:
-        """Return ``A P' A*``, shape ``(m, m)``."""
         A = self._rows.A
         return dual_hessian(A, self._spectrum) if has_gram(self._spectrum) else _columns_of(self.product, A.m)
 
 
-class _MatrixPoint(ABC):
-    """A matrix whose derivative ``P'`` is a map of matrices, and its products with the rows."""
-
-    _rows: BlockRows
-
-    @abstractmethod
-    def derivative(self, S: Array) -> Array:
-        """Return ``P'[S]``."""
-
-    @abstractmethod
-    def gram(self) -> Array:
-        """Return ``A P' A*``, shape ``(m, m)``."""
-
-    def image(self, S: Array) -> Array:
-        """Return ``A(P'[S])``."""
-        return self._rows.A.apply((self.derivative(S),))
-
-    def product(self, v: Array) -> Array:
-        """Return ``A(P'[A*(v)])``."""
-        return self.image(self._rows.A.adjoint(v))
-
-    def curvature(self) -> Array:
-        """Return the diagonal of :meth:`gram`."""
-        return np.maximum(self.gram().diagonal(), TINY)
-
-
-class BarrierPoint(_MatrixPoint):
+class BarrierPoint(BlockPoint):
     """The minimizer of a LogDet divergence: ``P'[S] = X S X / mu``."""
 
-    residual: Array | None = None
-    face: Array | None = None
-    Z: Array | None = None
-    is_unique = True
     margin = np.inf
 
     def __init__(self, X: Array, mu: float, rows: BlockRows) -> None:
@@ -292,16 +254,14 @@ class _Split:
         self.margin = min(ends, default=np.inf)
 
 
-class LinearPoint(_MatrixPoint):
+class LinearPoint(BlockPoint):
     """A matrix in a linear objective: ``P'[S] = X S Z+ + Z+ S X``, and an unknown part on the range of X."""
-
-    is_unique = True
 
     def __init__(self, split: _Split, rows: BlockRows, W: Array) -> None:
         self.X, self.margin = split.X, split.margin
-        self.Z: Array | None = split.Z
-        self.face: Array | None = split.P if len(split.x) else None
-        self.residual: Array | None = W - split.Z
+        self.Z = split.Z
+        self.face = split.P if len(split.x) else None
+        self.residual = W - split.Z
         self._rows = rows
         self._inverse = (split.N / split.z) @ split.N.T  # of Z, on its range
 
@@ -311,22 +271,19 @@ class LinearPoint(_MatrixPoint):
         return half + half.T
 
     def gram(self) -> Array:
-        """Return ``A P' A*``, shape ``(m, m)``."""
         half = self._rows.action.schur(self.X, self._inverse)
         return half + half.T
 
 
-class WeightedPoint(_MatrixPoint):
+class WeightedPoint(BlockPoint):
     """A matrix in a sum of weighted squares: ``P'`` solves an equation of the order of the matrix."""
-
-    face: Array | None = None
 
     def __init__(self, split: _Split, block: Block, rows: BlockRows, W: Array, least: bool) -> None:
         assert block.nearness is not None
         divergence, mu = divergence_of(block.nearness), block.nearness.mu
         self.X, self.margin = split.X, split.margin
-        self.Z: Array | None = split.Z
-        self.residual: Array | None = W + mu * divergence.gradient(split.X) - split.Z
+        self.Z = split.Z
+        self.residual = W + mu * divergence.gradient(split.X) - split.Z
         self._rows, self._V, self._k, self._least = rows, split.V, split.k, least
         self._is_slow = False
         k = split.k
