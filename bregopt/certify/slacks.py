@@ -27,7 +27,7 @@ from bregopt.program.linear_map import (
     sparse_plus_low_rank,
 )
 from bregopt.program.program import Nearness, Program, divergence_of
-from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.program.rows import SparseRows
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, kept, replace
 
@@ -160,8 +160,7 @@ def inherit_trace_bounds(program: Program, whole: Program, kept: IntArray) -> No
 def with_trace_row(program: Program, block: int, value: float) -> Program:
     """Return the program with a last row ``tr X <= value`` on one block."""
     n = program.blocks[block].n
-    diagonal = Coordinates(np.zeros(n, dtype=np.intp), np.arange(n), np.arange(n), np.ones(n))
-    row = Term(block, np.array([program.m]), SparseRows(1, n, diagonal))
+    row = Term(block, np.array([program.m]), SparseRows.trace(n))
     return replace(
         program,
         A=LinearMap(program.m + 1, program.A.orders, (*program.A.terms, row)),

@@ -55,7 +55,7 @@ from bregopt.program import (
     scale_of,
 )
 from bregopt.program.program import Start
-from bregopt.program.rows import Coordinates, DenseRows, RankTwo, SparseRows
+from bregopt.program.rows import DenseRows, RankTwo, SparseRows
 from bregopt.records import dataclass
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.registry import route
@@ -461,8 +461,7 @@ class Model:
     def program(self) -> Program:
         """Return the model as a minimization, its triplets as hinge rows."""
         k, d = self.rows.m, self.rows.n
-        diagonal = Coordinates(np.zeros(d, dtype=np.intp), np.arange(d), np.arange(d), np.ones(d))
-        terms = (Term(0, np.arange(k), self.rows), Term(0, np.array([k]), SparseRows(1, d, diagonal)))
+        terms = (Term(0, np.arange(k), self.rows), Term(0, np.array([k]), SparseRows.trace(d)))
         hinges = Bounds(
             np.zeros(k), np.full(k, np.inf), np.full(k, int(Penalty.HINGE)), np.full(k, self.weight)
         )

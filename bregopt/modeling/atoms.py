@@ -110,9 +110,7 @@ def trace(X: Any) -> Any:
     if not isinstance(X, PSD):
         e = _operand(X, "trace")
         return replace(_diagonal(e, "trace").summed(), label=f"trace({e.label})")
-    order = np.arange(X.n)
-    terms = Coordinates(np.zeros(X.n, dtype=np.intp), order, order, np.ones(X.n))
-    return Expression((), np.zeros(1), {X: SparseRows(1, X.n, terms)}, label=f"trace({X.name})")
+    return Expression((), np.zeros(1), {X: SparseRows.trace(X.n)}, label=f"trace({X.name})")
 
 
 def _diagonal(e: Expression, atom: str) -> Expression:

@@ -44,7 +44,7 @@ from bregopt.program import (
     Term,
 )
 from bregopt.program.program import divergence_of
-from bregopt.program.rows import Coordinates, DenseRows, SparseRows
+from bregopt.program.rows import DenseRows, SparseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded, recedes
@@ -263,7 +263,7 @@ def steepest_ray(program: Program) -> Program:
     after them bounds the axes of second-order cones.
     """
     bounds, count = program.bounds, len(program.blocks) + (program.cones.count > 0)
-    traces = [_trace(program.m + b, b, n) for b, n in enumerate(program.A.orders)]
+    traces = [Term(b, np.array([program.m + b]), SparseRows.trace(n)) for b, n in enumerate(program.A.orders)]
     last = np.full(program.cones.count, count - 1)
     axes = sp.csr_array((np.ones(len(last)), (last, program.cones.axes)), (count, program.k))
     hinge = bounds.kind == Penalty.HINGE
@@ -312,12 +312,6 @@ def recession_box(program: Program) -> tuple[Array, Array]:
     """
     free = np.where(program.in_cones, np.inf, 1.0)
     return np.where(np.isfinite(program.u_lo), 0.0, -free), np.where(np.isfinite(program.u_hi), 0.0, free)
-
-
-def _trace(row: int, block: int, n: int) -> Term:
-    each = np.arange(n)
-    rows = SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.ones(n)))
-    return Term(block, np.array([row]), rows)
 
 
 def without_noise(y: Array, sizes: Array, part: float) -> Array:

@@ -25,7 +25,7 @@ from bregopt.display import html_table, latex_table, table_lines
 from bregopt.errors import InfeasibleRowError
 from bregopt.presolve import presolve
 from bregopt.program import Block, Bounds, Declaration, Program
-from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.program.rows import SparseRows
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_infeasible
 from bregopt.routes import routing
@@ -329,16 +329,11 @@ def _feasibility(program: Program) -> Program:
     """Return the problem of least trace under the same rows, on the range spaces of low-rank ``X0``."""
     program = presolve(program, ("range space",), Settings()).program
     blocks = tuple(
-        Block(block.name, block.n, cost=_trace(block.n), face=block.face, cap=block.cap)
+        Block(block.name, block.n, cost=SparseRows.trace(block.n), face=block.face, cap=block.cap)
         for block in program.blocks
     )
     c = np.zeros(program.k)
     return replace(program, blocks=blocks, c=c, offset=0.0, maximize=False, labels=(), parameter_slopes=())
-
-
-def _trace(n: int) -> SparseRows:
-    order = np.arange(n)
-    return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), order, order, np.ones(n)))
 
 
 def _rows(parts: Sequence[Part]) -> IntArray:

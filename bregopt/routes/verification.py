@@ -17,7 +17,7 @@ from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemEr
 from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import LowRank, Program
 from bregopt.program.convex_terms import Tangent
-from bregopt.program.rows import Coordinates, SparseRows, add_rows
+from bregopt.program.rows import SparseRows, add_rows
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.data import LARGEST_DENSE, Data, Side, data_of
 from bregopt.rigorous.faces import IntegerFace
@@ -328,7 +328,8 @@ class _Search:
             return y
         # With the cost -I, multipliers of the dual cone have A*(y) below -I.
         blocks = tuple(
-            replace(block, cost=_identity(block.n, -1.0), nearness=None) for block in self.program.blocks
+            replace(block, cost=SparseRows.trace(block.n, -1.0), nearness=None)
+            for block in self.program.blocks
         )
         found = self._solved(replace(self.program, blocks=blocks, c=np.zeros(self.program.k)))
         if found is None or found.duals is None:
@@ -470,7 +471,7 @@ def _shifted(
         H, Z = bases[b], block.C - program.A.adjoint(answer.y, b)
         Z = Z if H is None else H.T @ Z @ H
         size = _SHIFT * float(np.abs(np.linalg.eigvalsh(Z)).mean())
-        own = _identity(block.n, -size)
+        own = SparseRows.trace(block.n, -size)
         linear = block.nearness is None and block.cap is None
         cost = own if block.cost is None else add_rows(block.cost, own)
         blocks.append(replace(block, cost=cost) if linear else block)
@@ -480,11 +481,6 @@ def _shifted(
     c[program.cones.axes] -= _SHIFT * np.abs(reduced[program.cones.axes])
     nothing = [0.0] * len(program.blocks)
     return _Shifted(replace(program, blocks=tuple(blocks), c=c), nothing, np.zeros(program.k))
-
-
-def _identity(n: int, weight: float) -> SparseRows:
-    each = np.arange(n)
-    return SparseRows(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
 
 
 def candidate(raw: Solution, inverses: Sequence[Array | None]) -> Candidate:

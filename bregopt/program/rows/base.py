@@ -430,6 +430,12 @@ class SparseRows(PickledWithoutCache, Rows):
             order, value = order[kept], value[kept]
         return cls(m, n, Coordinates(terms.row[order], i[order], j[order], value))
 
+    @classmethod
+    def trace(cls, n: int, weight: float = 1.0) -> SparseRows:
+        """Return one row, a multiple of the trace."""
+        each = np.arange(n)
+        return cls(1, n, Coordinates(np.zeros(n, dtype=np.intp), each, each, np.full(n, weight)))
+
     def apply(self, X: Matrix) -> Array:
         t = self.terms
         if isinstance(X, LowRank) and len(t.row) > _MANY_ENTRIES * self.n**2:
