@@ -17,7 +17,8 @@ import bregopt as bo
 from bregopt.certify import proven_bound
 from bregopt.program import Face, LowRank
 from bregopt.routes import working_set
-from bregopt.routes.matrix_generation import oracle, semidefinite_master
+from bregopt.routes.matrix_generation import oracle
+from bregopt.routes.matrix_generation.master import SemidefiniteMaster
 from bregopt.routes.matrix_generation.oracle import Reward, leading
 
 SEEDS = st.integers(0, 2**20)
@@ -196,13 +197,13 @@ def test_too_cheap_slacks_are_found_and_explained(options):
 def test_rows_leave_the_master_as_their_multipliers_settle(monkeypatch):
     far, near = comparisons(3_000, 6, 5)
     most = []
-    restricted = semidefinite_master.SemidefiniteMaster._restricted
+    restricted = SemidefiniteMaster._restricted
 
     def counted(self, working):
         most.append(len(working))
         return restricted(self, working)
 
-    monkeypatch.setattr(semidefinite_master.SemidefiniteMaster, "_restricted", counted)
+    monkeypatch.setattr(SemidefiniteMaster, "_restricted", counted)
     sol = margin_problem(far, near, 10 / 3_000).solve(solver="psdboost", master="psd", tol=1e-6)
     assert sol.status == "optimal"
     assert most[-1] <= 300

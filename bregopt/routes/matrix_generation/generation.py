@@ -24,9 +24,20 @@ from bregopt.routes.base import Capabilities
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.path_route import PathSettings
 from bregopt.routes.matrix_generation.hybrid_gradient import HybridGradient
-from bregopt.routes.matrix_generation.master import LinearMaster, MatrixGenerationTuning, Outcome, State
-from bregopt.routes.matrix_generation.oracle import Incumbent, Leading, Reward, balanced, leading
-from bregopt.routes.matrix_generation.semidefinite_master import SemidefiniteMaster
+from bregopt.routes.matrix_generation.master import (
+    LinearMaster,
+    Outcome,
+    SemidefiniteMaster,
+    State,
+)
+from bregopt.routes.matrix_generation.oracle import (
+    Incumbent,
+    Leading,
+    MatrixGenerationTuning,
+    Reward,
+    balanced,
+    leading,
+)
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.working_set import has_many_hinges
 

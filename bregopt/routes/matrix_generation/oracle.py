@@ -30,9 +30,9 @@ from bregopt.clock import checkpoint
 from bregopt.program import Face, LowRank, Program
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass
-from bregopt.routes.matrix_generation.master import MatrixGenerationTuning
+from bregopt.routes.base import Tuning
 
-__all__ = ["Incumbent", "Leading", "Reward", "balanced", "leading"]
+__all__ = ["Incumbent", "Leading", "MatrixGenerationTuning", "Reward", "balanced", "leading"]
 
 # Lanczos vectors for each requested eigenvector, besides ten.
 _LANCZOS_VECTORS = 2.5
@@ -45,6 +45,52 @@ _Product = Callable[[Array], Array]
 _ZERO_EIGENVALUE = 1e-14
 # Limits below which eigenvalues are dropped from the answer, relative to the trace, tried in order.
 _TRUNCATION_LIMITS = (0.001, 0.0001, 1e-05, 1e-06, 1e-07, 1e-08, 1e-10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixGenerationTuning(Tuning):
+    """Constants of matrix generation, besides those of every method.
+
+    `progress_ratio` applies to the gaps of the rounds.
+
+    Parameters
+    ----------
+    linear_cuts : int
+        Eigenvectors added in each round of the linear master. On margin SDPs 3 to 5 were best, and 24 were
+        slower.
+    semidefinite_cuts : int
+        Eigenvectors added in each round of the semidefinite master.
+    balancing_steps : int
+        Limit on the corrections that make the dual residual of unbounded variables zero. One suffices unless
+        a multiplier reaches an end of its range.
+    simplex_seconds : float
+        Seconds of the first run of HiGHS between two checkpoints. Ctrl-C does not reach HiGHS, and each run
+        starts from the last basis.
+    decomposed_order : int
+        Largest order at which all eigenvalues of ``A*(y) - C`` are computed, instead of a few by Lanczos's
+        method.
+    first_master_tol : float
+        Tolerance of the first semidefinite master.
+    master_tol_ratio : float
+        Tolerance of the next semidefinite master, relative to the gap.
+    memory_rounds : int
+        Rounds for which an unused direction stays in the basis.
+    first_smoothing : float
+        First weight of the best multipliers in the priced ones. On margin SDPs 0.8 to 0.9 was best.
+    smoothing_decrease : float
+        Decrease of the weight at a step.
+    """
+
+    linear_cuts: int = 5
+    semidefinite_cuts: int = 16
+    balancing_steps: int = 3
+    simplex_seconds: float = 0.2
+    decomposed_order: int = 700
+    first_master_tol: float = 1e-2
+    master_tol_ratio: float = 0.1
+    memory_rounds: int = 3
+    first_smoothing: float = 0.8
+    smoothing_decrease: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)

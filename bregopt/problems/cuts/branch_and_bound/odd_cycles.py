@@ -14,17 +14,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import highspy
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order, dijkstra, minimum_spanning_tree
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.clock import CutShort, checkpoint, remaining
-from bregopt.errors import SolverError
+from bregopt.clock import CutShort, checkpoint
 from bregopt.problems.cuts.branch_and_bound.clique_inequalities import Outcome, enumerated_side
 from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Cycles, Form, Node, cut_bound
 from bregopt.problems.cuts.coarsening import refined
+from bregopt.routes.linear_program import LinearProgram
 
 __all__ = ["Model", "bounded"]
 
@@ -90,7 +89,7 @@ class _Work:
             R, ends = self._on_pairs(self.rows)
             if R.shape[0] > 4 * len(self.x):
                 idle = (z <= 0) & (ends - R @ self.x > _SLACK)
-                model.drop(np.flatnonzero(idle))
+                model.drop_rows(np.flatnonzero(idle))
                 self.rows = self.rows.taken(np.flatnonzero(~idle))
             model.add(*self._on_pairs(new))
             start = np.concatenate([self.rows.start, self.rows.start[-1] + new.start[1:]])
@@ -189,53 +188,23 @@ def _shortest_odd(walk: list[int], m: int) -> list[tuple[int, int]]:
     return [(walk[k], walk[k + 1]) for k in range(start, end)]
 
 
-class Model:
-    """The linear program in HiGHS: maximize the cut, with variables between 0 and 1."""
+class Model(LinearProgram):
+    """The linear program: maximize the cut, with variables between 0 and 1."""
 
     def __init__(self, weights: Array) -> None:
-        # highspy.Highs prints a banner; its base class has all that is called here.
-        (plain,) = highspy.Highs.__bases__
-        self._model: Any = plain()
-        for name, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
-            self._check(self._model.setOptionValue(name, value), name)
-        none = np.zeros(0, dtype=np.int32)
+        super().__init__()
         size = len(weights)
-        start = np.zeros(size, dtype=np.int32)
-        status = self._model.addCols(
-            size, -weights, np.zeros(size), np.ones(size), 0, start, none, np.zeros(0)
-        )
-        self._check(status, "addCols")
+        self.add_columns(-weights, np.zeros(size), np.ones(size), sp.csr_array((size, 0)))
 
     def add(self, R: Any, ends: Array) -> None:
         """Add rows ``R x <= ends``."""
-        count = len(ends)
-        if count:
-            starts, index = (part.astype(np.int32) for part in (R.indptr[:-1], R.indices))
-            lower = np.full(count, -np.inf)
-            self._check(self._model.addRows(count, lower, ends, R.nnz, starts, index, R.data), "addRows")
-
-    def drop(self, rows: IntArray) -> None:
-        """Delete rows."""
-        if len(rows):
-            self._check(self._model.deleteRows(len(rows), rows.astype(np.int32)), "deleteRows")
+        self.add_rows(R, np.full(len(ends), -np.inf), ends)
 
     def solve(self) -> tuple[Array, Array]:
         """Return the variables and the multipliers of the rows, at least zero."""
-        while True:
-            checkpoint()
-            end = self._model.getRunTime() + min(_SLICE, remaining())
-            self._check(self._model.setOptionValue("time_limit", end), "time_limit")
-            if self._model.run() == highspy.HighsStatus.kError:
-                self._check(self._model.setOptionValue("threads", 0), "threads")
-                self._model.run()
-            if self._model.getModelStatus() != highspy.HighsModelStatus.kTimeLimit:
-                break
-        found = self._model.getSolution()
-        return np.array(found.col_value), -np.array(found.row_dual)
-
-    def _check(self, status: Any, call: str) -> None:
-        if status == highspy.HighsStatus.kError:
-            raise SolverError(f"HiGHS refused {call}")
+        self.run(_SLICE)
+        x, z = self.solution()
+        return x, -z
 
 
 def _graph(A: Any) -> Any:
