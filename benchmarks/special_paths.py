@@ -1573,7 +1573,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a correlation matrix by Huber's loss, n = 10", lambda: by_method(by_huber(10))),
         ),
         (
-            *("log-determinants", "cvxpy.logarithms:with_log_dets"),
+            *("log-determinants", "cvxpy.conic_program:with_log_dets"),
             answering("cvxpy.readings.with_log_dets", None),
             *("a sparse inverse covariance through CVXPY, n = 10", partial(inverse_covariance, 10)),
         ),

@@ -27,8 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, Mask
-from bregopt.cvxpy.conic_program import Conic, others
-from bregopt.cvxpy.logarithms import with_log_dets
+from bregopt.cvxpy.conic_program import Conic, others, with_log_dets
 from bregopt.cvxpy.reductions import (
     Copies,
     distribution,
