@@ -22,7 +22,7 @@ from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
-from bregopt.linalg import rows_at
+from bregopt.linalg import rows_at, symmetrize
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
@@ -195,8 +195,8 @@ class OnFaces(Reduced):
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
             except np.linalg.LinAlgError:
                 return 0.0  # the multipliers prove nothing on the face either
-        own = _symmetric(R.T @ F @ R)
-        needed = float(scipy.linalg.eigh(-_symmetric(S), own, eigvals_only=True)[-1])
+        own = symmetrize(R.T @ F @ R)
+        needed = float(scipy.linalg.eigh(-symmetrize(S), own, eigvals_only=True)[-1])
         scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
         return max(needed + _MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
 
@@ -332,13 +332,13 @@ def _null_spaces(A: LinearMap, blocks: list[int]) -> dict[int, Array]:
     blocks = [b for b in blocks if 1 < A.orders[b] <= _LARGEST_NULL_SPACE and A.terms_of(b)]
     for n in {A.orders[b] for b in blocks}:
         own = [b for b in blocks if A.orders[b] == n]
-        stack = np.array([_symmetric(A.adjoint(first, b)) for b in own])
+        stack = np.array([symmetrize(A.adjoint(first, b)) for b in own])
         size = np.abs(np.linalg.eigvalsh(stack))
         noise = FACE_NOISE * n * size.max(axis=1)
         for k in np.flatnonzero(size.min(axis=1) <= noise).tolist():
             d, Q = np.linalg.eigh(stack[k])
             N = Q[:, np.abs(d) <= noise[k]]
-            again = _symmetric(A.adjoint(second, own[k])) @ N
+            again = symmetrize(A.adjoint(second, own[k])) @ N
             if 0 < N.shape[1] < n and np.abs(again).max() <= noise[k]:
                 found[own[k]] = N
     return found
@@ -367,11 +367,6 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     alone = program.bounds.hard & program.alone
     mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
     return mask
-
-
-def _symmetric(S: Array) -> Array:
-    symmetric: Array = (S + S.T) / 2
-    return symmetric
 
 
 # --- Faces up to round-off ------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import TINY, Array, check_memory, finite_array
-from bregopt.linalg import factorized
+from bregopt.linalg import factorized, symmetrize
 from bregopt.presolve.coordinates import RANK_TOL, range_space
 from bregopt.program import LinearMap, LowRank, Program
 from bregopt.program.program import divergence_of
@@ -140,14 +140,14 @@ class _Dense:
         slope = found.X[self.b]
         if nearness is None:
             return slope if at.program.maximize else -slope
-        return _symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
+        return symmetrize(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
 
     def moved(self, at: Any, change: Any) -> Moved:
         change = symmetric_part(change, self.n, "the change of the data")
         nearness = at.program.blocks[self.b].nearness
         if nearness is None:
             return Moved(-change if at.program.maximize else change)
-        return Moved(-_symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(change)))
+        return Moved(-symmetrize(nearness.mu * divergence_of(nearness).anchor_derivative(change)))
 
     def lifted(self, M: Array) -> Array:
         return M
@@ -183,7 +183,7 @@ class _Factor:
 
     def inside(self, G: Any) -> Array:
         product = _times(G, self.V)
-        return _symmetric(self.V.T @ product)
+        return symmetrize(self.V.T @ product)
 
     def gradient(self, at: Any, found: Adjoint, G: Any) -> Array:
         nearness = at.program.blocks[self.b].nearness
@@ -194,7 +194,7 @@ class _Factor:
             pulled = pulled + _times(G, V)
         of_V = 2 * (pulled @ M + self._slack(at.y) @ V @ slope)
         of_V -= V @ (V.T @ of_V)
-        of_X0 = _symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
+        of_X0 = symmetrize(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
         gradient: Array = np.linalg.solve(self._inner, of_V.T).T + 2 * V @ (of_X0 @ self._inner)
         return gradient
 
@@ -204,7 +204,7 @@ class _Factor:
         assert nearness is not None
         V, M = self.V, at.X[self.b]
         half = V.T @ dF @ self._inner.T
-        slope = -_symmetric(nearness.mu * divergence_of(nearness).anchor_derivative(half + half.T))
+        slope = -symmetrize(nearness.mu * divergence_of(nearness).anchor_derivative(half + half.T))
         half = V.T @ (self._slack(at.y) @ dV)
         rows = -2 * self._action().apply_product(dV @ M, V)
         return Moved(slope - (half + half.T), rows)
@@ -264,11 +264,7 @@ def symmetric_part(S: Any, n: int, name: str) -> Array:
     array = finite_array(S, name, 2)
     if array.shape != (n, n):
         raise ValueError(f"{name} has shape {array.shape}; expected {(n, n)}")
-    return _symmetric(array)
-
-
-def _symmetric(S: Array) -> Array:
-    return (S + S.T) / 2
+    return symmetrize(array)
 
 
 def _times(G: Any, V: Array) -> Array:
