@@ -1065,11 +1065,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(lambda: large_cuts.max_cut(sdp_problems.band(800, 4, 800)), solver="path"),
         ),
         (
-            *("block-diagonal matrix", "presolve.block_diagonal:block_diagonal", without("block diagonal")),
-            "hinf4",
-            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf4.dat-s.gz"),
-        ),
-        (
             *("clique merging", "presolve.chordal:_clique_terms"),
             replaced("presolve.chordal.merged", lambda tree, *_: tree),
             "max-cut of a band, n = 800",

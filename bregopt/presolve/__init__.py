@@ -67,7 +67,6 @@ REQUESTED: dict[str, str | _Apply] = {
     "faces": "faces:faces",
     "face coordinates": "faces:face_coordinates",
     "chordal sparsity": "chordal:chordal_sparsity",
-    "block diagonal": "block_diagonal:block_diagonal",
     "whitening": "coordinates:whitening",
     "scaling": "coordinates:scaling",
 }

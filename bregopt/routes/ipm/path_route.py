@@ -56,7 +56,7 @@ _FACE_SEARCH_ORDER = 2_000
 _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 
 # Of the program, or of each working set of its rows.
-_REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity", "block diagonal")
+_REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _DUAL, _SQUARES = ("dual form",), ("squares",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
 # Least tolerance of the problem with a sample of the rows, which only estimates the active set.
