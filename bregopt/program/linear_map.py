@@ -383,6 +383,18 @@ class SparseLowRankRows:
         ends = np.searchsorted(entries, n * np.arange(n + 1, dtype=np.int64))
         return sp.csr_array((np.zeros(len(entries)), entries % n, ends), (n, n)), place.ravel()
 
+    @cached_property
+    def vertex_terms(self) -> tuple[Any, IntArray, IntArray]:
+        """The matrix whose product with ``R`` has rows ``(A_k R)_i`` by sparse terms, in the order of ``i``.
+
+        Also the ``k`` of each of its rows, and the first one of each ``i`` and the end.
+        """
+        t, m = self.terms, max(self.m, 1)
+        i, j = np.concatenate([t.i, t.j]).astype(np.int64), np.concatenate([t.j, t.i])
+        pairs, place = np.unique(i * m + np.tile(t.row, 2), return_inverse=True)
+        P = sp.csr_array((np.tile(t.value / 2, 2), (place.ravel(), j)), (len(pairs), self.n))
+        return P, pairs % m, np.searchsorted(pairs, m * np.arange(self.n + 1, dtype=np.int64))
+
     def slice(self, rows: IntArray) -> SparseLowRankRows:
         """Return the given rows, each at most once."""
         place = np.full(self.m, -1)

@@ -276,6 +276,30 @@ def test_a_factor_with_orthogonal_rows_is_as_good_as_its_multipliers(monkeypatch
     assert exact.value - found.value < 0.5 * (exact.value - plain.value)
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_steps_to_orthogonal_rows_converge(seed):
+    graph = networkx.connected_watts_strogatz_graph(60, 6, 0.2, seed=seed)
+    near, (i, j) = read_graph(graph).adjacency, np.array(graph.edges).T
+    R = np.random.default_rng(seed).normal(size=(60, 20))
+    missed = []
+    for _ in range(6):
+        missed.append(np.linalg.norm(np.sum(R[i] * R[j], axis=1)))
+        R = theta._orthogonal(R, near)
+    assert missed[-1] < 1e-6 * missed[0]
+
+
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_the_end_of_the_time_in_the_rounds_of_a_factor_keeps_the_answer(monkeypatch):
+    graph = random_graph(2, 120, 0.1)
+    monkeypatch.setattr(theta, "_LOW_RANK_ORDERS", (5, 500))
+    monkeypatch.setattr(theta, "_LOW_RANK_DEGREES", (1, 20))
+    found = bo.lovasz_theta(graph, tol=1e-9, time_limit=0.05)
+    exact = bo.lovasz_theta(graph, tol=1e-6, solver="path")
+    assert found.status == "user_limit"
+    assert len(found.independent_set) <= found.value <= exact.dual_value
+    assert exact.value <= found.dual_value
+
+
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 @pytest.mark.parametrize(("count", "gap"), [(1, np.inf), (2, 1e-2)])
 def test_a_callback_ends_the_rounds_of_a_factor(count, gap, monkeypatch):

@@ -15,7 +15,8 @@ from samples import first
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, lowest, smallest_eigenvalue
 from bregopt.program import SparsePlusLowRank, sparse_plus_low_rank
-from bregopt.routes.burer_monteiro.lagrangian import Tangent, read_surface
+from bregopt.routes.burer_monteiro.lagrangian import Tangent, lagrangian, read_surface
+from bregopt.routes.burer_monteiro.trust_region import Blocks, _path
 
 
 def graph_of(n, edges, weights):
@@ -410,8 +411,6 @@ class TestSurface:
         assert np.vdot(V - P, P) == pytest.approx(0, abs=1e-10)  # orthogonal
 
     def test_derivatives(self):
-        from bregopt.routes.burer_monteiro.lagrangian import lagrangian
-
         program = balanced(random_graph(25, 60, 8), 30.0).program()
         thin = sparse_plus_low_rank(program)
         L = lagrangian(program, thin, read_surface(program, thin, bo.tuning("lowrank")), None)
@@ -424,6 +423,69 @@ class TestSurface:
         # The retraction is of second order on spheres.
         second = (up.value - 2 * at.value + down.value) / h**2
         assert second == pytest.approx(2 * np.vdot(L.hessian_product(at, V), V), rel=1e-4)
+
+
+def theta_lagrangian(graph, columns, seed, level=None):
+    """Return the Lagrangian of a theta number with random multipliers, its dense rows, and a point."""
+    n, (i, j) = len(graph), np.array(graph.edges).T
+    X = bo.PSD(n, name="X")
+    rows = [bo.trace(X) == 1, X[i, j] == 0] if level is None else [bo.trace(X) == 1, X[i, j] <= level]
+    program = bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), rows).program()
+    thin = sparse_plus_low_rank(program)
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=program.m) * n
+    L = lagrangian(program, thin, read_surface(program, thin, bo.tuning("lowrank")), y)
+    units = np.eye(len(L.y))
+    return L, [L.rows.adjoint(unit).dense() for unit in units], L.retract(rng.normal(size=(n, columns)))
+
+
+# A star has a vertex with more rows than R has columns.
+@pytest.mark.parametrize("graph", [nx.star_graph(9), nx.gnm_random_graph(12, 30, seed=0)])
+@pytest.mark.parametrize("level", [None, 0.0])
+def test_blocks_are_those_of_the_hessian(graph, level):
+    L, rows, at = theta_lagrangian(graph, 5, 1, level)
+    V = np.random.default_rng(2).normal(size=at.R.shape)
+    found, curvature = Blocks(L, at).solve(V), np.diag(at.curvature.dense())
+    floor = bo.tuning("lowrank").preconditioner_floor * abs(curvature).max()
+    for i in range(len(V)):
+        B = max(curvature[i], floor) * np.eye(5)
+        for rho, A in zip(at.penalties, rows, strict=True):
+            B += 2 * rho * np.outer(A[i] @ at.R, A[i] @ at.R)
+        np.testing.assert_allclose(found[i], np.linalg.solve(B, V[i]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_are_points_of_the_model_of_increasing_length(seed):
+    L, _, at = theta_lagrangian(nx.gnm_random_graph(30, 60, seed=seed), 6, seed)
+    steps, _, count = _path(L, at, Blocks(L, at), 0.3, 1e-9)
+    lengths = [step.length for step in steps]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] <= 0.3 * (1 + 1e-9)
+    assert len(steps) <= count
+    for step in [*steps, steps[-1].halved()]:
+        model = 2 * np.vdot(at.gradient, step.D) + np.vdot(step.D, L.hessian_product(at, step.D))
+        assert step.predicted == pytest.approx(-model, rel=1e-8)
+        assert step.predicted > 0
+
+
+def test_sharpened_multipliers_are_those_of_least_squares():
+    L, rows, at = theta_lagrangian(nx.gnm_random_graph(12, 8, seed=0), 5, 1)
+    found = L.sharpened(at)
+    columns = np.stack([at.tangent.project(A @ at.R).ravel() for A in rows], axis=1)
+    change, *_ = np.linalg.lstsq(columns, at.gradient.ravel(), rcond=None)
+    np.testing.assert_allclose(found.y, at.y + change, atol=1e-4 * abs(at.y).max())
+    np.testing.assert_allclose(
+        found.gradient, at.gradient - (columns @ change).reshape(at.R.shape), atol=1e-4
+    )
+    assert abs(found.slack.dense() - (L.cost.dense() - np.tensordot(found.y, rows, 1))).max() < 1e-8
+
+
+def test_sharpened_multipliers_of_inequalities_keep_their_signs():
+    L, _, at = theta_lagrangian(nx.gnm_random_graph(20, 60, seed=1), 5, 1, level=0.0)
+    found = L.sharpened(at)
+    assert (found.y * at.y >= 0).all()
+    assert not found.y[at.penalties == 0].any()
+    assert found.y[at.penalties > 0].any()
 
 
 class TestRunning:
@@ -493,9 +555,9 @@ class TestRunning:
         assert sol.dual_value <= min(history, default=np.inf) * (1 + 1e-9)
 
     def test_keyboard_interrupt_keeps_the_point(self, monkeypatch):
-        from bregopt.routes.burer_monteiro import lagrangian
+        from bregopt.routes.burer_monteiro import trust_region
 
-        calls, original = [], lagrangian._step
+        calls, original = [], trust_region._path
 
         def interrupted(*arguments):
             calls.append(0)
@@ -503,7 +565,7 @@ class TestRunning:
                 signal.raise_signal(signal.SIGINT)
             return original(*arguments)
 
-        monkeypatch.setattr(lagrangian, "_step", interrupted)
+        monkeypatch.setattr(trust_region, "_path", interrupted)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bo.ConvergenceWarning)
             sol = max_cut(random_graph(50, 150, 11)).solve(solver="lowrank")

@@ -42,13 +42,13 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator, minres
 
 from bregopt import clock
 from bregopt.arrays import EPS, TINY, Array, IntArray, finite_array
 from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.graphs import Graph, GraphLike, read_graph
-from bregopt.linalg import conjugate_gradients
 from bregopt.modeling.atoms import diag, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Maximize, Minimize
@@ -77,12 +77,13 @@ _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes tw
 # vertices and 10,000 edges take it 5 to 7 CPU seconds to 1e-3, and `lagrangian` 57.
 _LOW_RANK_ORDERS, _LOW_RANK_DEGREES = (800, 2_500), (5, 20)
 # Most steps of a round, twice as many after one that was too short, and the gap at which the first one ends.
-_LOW_RANK_STEPS, _LOW_RANK_GAP = 60, 1e-2
+_LOW_RANK_STEPS, _LOW_RANK_GAP = 100, 1e-2
 # Least shift of a diagonal entry, relative to the largest. Of small worlds of 500 vertices, shifts by rows
 # lose half of what equal ones lose.
 _LEAST_SHIFT = 1e-2
-# Residual and limit of conjugate gradients in the step of a factor to rows that are orthogonal on edges.
-_ORTHOGONAL_TOL, _ORTHOGONAL_STEPS = 1e-3, 100
+# Residual and limit of the products in a step of a factor to rows that are orthogonal on edges, most of the
+# steps, the least gain of a step before another one, relative to the gap, and the largest gap, in tolerances.
+_ORTHOGONAL_TOL, _ORTHOGONAL_PRODUCTS, _ORTHOGONAL_STEPS, _GAIN, _NEAR = 1e-5, 100, 4, 0.1, 10
 _STARTS = 20  # columns of X that lead to independent sets
 
 
@@ -365,39 +366,46 @@ def _feasible(answer: Solution, near: Any, q: Array, tol: float) -> Solution:
         values = np.linalg.eigvalsh(M.toarray() - np.outer(q, q))
         t = -float(values[0]) + len(q) * EPS * float(np.abs(values).max())
         bound, duals = min(bound, t), _duals_of(near, M, t, False)
-    candidates = [answer.X]
-    # Pays on: theta of a random graph of 1,000 vertices.
-    if isinstance(answer.X, LowRank):
-        candidates.append(LowRank(_orthogonal(answer.X.factor, near)))
-    found = [X for X in (_without_edges(X, near, q) for X in candidates) if X is not None]
-    if not found:
+    X, best, value, more = answer.X, None, -np.inf, _ORTHOGONAL_STEPS
+    while more:
+        # Pays on: theta of a random graph of 1,000 vertices.
+        more = more - 1 if isinstance(X, LowRank) and clock.remaining() > 0 else 0
+        X = LowRank(_orthogonal(X.factor, near)) if isinstance(X, LowRank) and more else X
+        found = _without_edges(X, near, q)
+        new = -np.inf if found is None else float(q @ found @ q)
+        gain, gap = new - value, bound - new
+        best, value = (found, new) if gain > 0 else (best, value)
+        if not (gain > _GAIN * gap and tol * bound < gap < _NEAR * tol * bound):
+            break
+    if best is None:
         return replace(answer, duals=duals, dual_value=bound)
-    X = max(found, key=lambda X: float(q @ X @ q))
-    return _replaced(replace(answer, duals=duals), X, float(q @ X @ q), bound, tol)
+    return _replaced(replace(answer, duals=duals), best, value, bound, tol)
 
 
 def _orthogonal(R: Array, near: Any) -> Array:
     """Return `R` after a Gauss-Newton step to rows that are orthogonal on edges.
 
-    It is the shortest change ``Y R`` that meets the linear equations, with ``Y`` on edges.
+    It is the shortest change ``Y R`` that meets the linear equations, with ``Y`` on edges. They are nearly
+    singular at light vertices. The residual of MINRES does not grow where it stops early.
     """
     i, j = _edges(near)
     m, n = len(i), len(R)
     links = sp.csr_array((np.tile(np.arange(m), 2), (np.append(i, j), np.append(j, i))), (n, n))
+    square = np.einsum("nk,nk->n", R, R)
+    scale = 1 / np.sqrt(square[i] + square[j] + TINY)
 
     def change(y: Array) -> Array:
-        moved: Array = sp.csr_array((y[links.data], links.indices, links.indptr), (n, n)) @ R
+        moved: Array = sp.csr_array(((scale * y)[links.data], links.indices, links.indptr), (n, n)) @ R
         return moved
 
     def product(y: Array) -> Array:
         D = change(y)
         both: Array = np.einsum("ek,ek->e", D[i], R[j]) + np.einsum("ek,ek->e", R[i], D[j])
-        return both
+        return scale * both
 
-    square = np.einsum("nk,nk->n", R, R)
-    diagonal = square[i] + square[j] + TINY
-    missed = np.einsum("ek,ek->e", R[i], R[j])
-    y, _ = conjugate_gradients(product, -missed, lambda r: r / diagonal, _ORTHOGONAL_TOL, _ORTHOGONAL_STEPS)
+    missed = scale * np.einsum("ek,ek->e", R[i], R[j])
+    system = LinearOperator((m, m), matvec=product, dtype=float)
+    y, _ = minres(system, -missed, rtol=_ORTHOGONAL_TOL, maxiter=_ORTHOGONAL_PRODUCTS)
     return R + change(y)
 
 

@@ -40,11 +40,12 @@ from bregopt.routes import base
 from bregopt.routes.base import Capabilities
 from bregopt.routes.burer_monteiro.lagrangian import (
     BurerMonteiroTuning,
+    Point,
     Surface,
-    descend,
     lagrangian,
     read_surface,
 )
+from bregopt.routes.burer_monteiro.trust_region import descend
 from bregopt.routes.progress import Progress, reason
 
 __all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
@@ -226,17 +227,17 @@ class Staircase:
         except CutShort as cut:
             stop = reason(cut)
             if self._best is None:
-                self._y = self._multipliers()
+                self._y = self._multipliers(self._at)
         # If the surface satisfies all rows the last point has the lowest value.
         R = self._at.R
         if self._best is not None and (stop not in ENDED or len(self._L.y)):
             R = self._best[1]
         return Answer((LowRank(_truncated(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
 
-    def _multipliers(self) -> Array:
-        """Return the multipliers of all rows at the current point."""
+    def _multipliers(self, at: Point) -> Array:
+        """Return the multipliers of all rows at a point."""
         loss = _PLANE_SHARE * self._settings.tol * self._scale
-        return self._L.multipliers(self._at, self._program.m, loss)
+        return self._L.multipliers(at, self._program.m, loss)
 
     def _run_stages(self) -> StopReason:
         """Run the stages, and return the reason to stop."""
@@ -292,12 +293,13 @@ class Staircase:
 
     def _certified(self) -> Certificate:
         """Return the certificate of the current point, and keep the best bound and matrix."""
-        R, y, tol = self._at.R, self._multipliers(), self._settings.tol
-        certificate = self._certificate(R, y)
+        at, tol = self._L.sharpened(self._at), self._settings.tol
+        R, y = at.R, self._multipliers(at)
+        certificate = self._certificate(R, y, at.gradient_norm)
         small = _nearly_zero_rows(R, _ZERO_ROW)
         if small.any() and certificate.gap <= tol < certificate.primal_residual:
             other = self._L.retract(np.where(small[:, None], 0.0, R)).R
-            proven = self._certificate(other, y)
+            proven = self._certificate(other, y, at.gradient_norm)
             R, certificate = (other, proven) if proven.meets(tol) else (R, certificate)
         self._progress.record(self._steps, certificate, rank=R.shape[1])
         # Round-off of large multipliers may put an earlier bound above the solution.
@@ -310,11 +312,11 @@ class Staircase:
             self._best = error, R
         return certificate
 
-    def _certificate(self, R: Array, y: Array) -> Certificate:
+    def _certificate(self, R: Array, y: Array, gradient: float) -> Certificate:
         """Return the certificate of a point; its bound is as sharp as needed."""
         X, u, scale = (LowRank(R),), np.zeros(0), self._scale
         point = PrimalDualPoint(self._program, X, u, y)
-        slope = self._at.gradient_norm * np.sqrt(self._L.surface.trace)
+        slope = gradient * np.sqrt(self._L.surface.trace)
         left = self._settings.tol * scale - abs(point.primal - self._program.offset - point.row_terms)
         loss = _PROOF_SHARE * max(left, slope)
         return certify(PrimalDualPoint(self._program, X, u, y, loss=loss))
