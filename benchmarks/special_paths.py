@@ -559,6 +559,14 @@ def general_matrix_within_a_norm(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.norm1(X - A) + cp.trace(S)), rows))
 
 
+def copositive(n: int) -> bo.Problem:
+    """Return the search for the least multiple of ones that makes a matrix the sum of psd and nonnegative."""
+    A = np.random.default_rng(1).normal(size=(n, n))
+    P, N, t = cp.Variable((n, n), PSD=True), cp.Variable((n, n), nonneg=True), cp.Variable()
+    rows = [(A + A.T) / 2 + 2 * np.eye(n) + t == P + N, N == N.T]
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(t), rows))
+
+
 def entries_within_one(n: int) -> bo.Problem:
     """Return the search for a matrix of bounded trace whose entries are at most one."""
     A, X = np.random.default_rng(1).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
@@ -1161,6 +1169,10 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("null spaces of all rows", "presolve.faces:_without_null_spaces"),
             answering("presolve.faces._without_null_spaces", None),
             *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
+        ),
+        (
+            *("equal variables", "presolve.variables:equal_variables", without("equal variables")),
+            *("decomposition of a copositive matrix, n = 24", solving(copositive, 24)),
         ),
         (
             *("interchangeable variables", "presolve.epigraphs:interchangeable_variables"),

@@ -55,6 +55,8 @@ REQUESTED: dict[str, str | _Apply] = {
     "absolute values": "epigraphs:absolute_values",
     "differences": "epigraphs:differences",
     "slacks": "epigraphs:slacks",
+    "equal variables": "variables:equal_variables",
+    "zero variables": "variables:fixed_variables",  # x = 2 y and y = 2 x
     "interchangeable variables": "epigraphs:interchangeable_variables",
     "parallel rows": "variables:parallel_rows",
     "opposite rows": "epigraphs:opposite_rows",
@@ -89,6 +91,8 @@ class Reduced:
     """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
     rescales: ClassVar[bool] = False
     """Whether certificates of `program` are relative to other magnitudes than those of `whole`."""
+    repeats: ClassVar[bool] = False
+    """Whether the reduction may apply to its own result."""
 
     @property
     def summary(self) -> str:
@@ -294,9 +298,10 @@ def presolve(program: Program, names: Collection[str], options: Any) -> Presolve
     chosen = [name for known in (UNIVERSAL, REQUESTED) for name in known if name in names]
     for name in () if program.terms else chosen:  # a route with convex terms reduces by itself
         step = _applied(name, steps[-1].program if steps else program, tolerances)
-        if step is not None:
+        while step is not None and farkas is None:
             steps.append(step)
             farkas = step.contradiction()
+            step = _applied(name, step.program, tolerances) if step.repeats else None
         if farkas is not None:
             break
     return Presolved(program, tuple(steps), farkas)

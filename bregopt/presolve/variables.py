@@ -5,7 +5,8 @@ Modeling languages write ``X[i, j] == a``, ``u >= 0`` and ``|a| <= t`` with a va
 - A row that bounds a single variable, such as ``u >= 0``, becomes its *box*, where a method handles it at
   less cost. The multipliers of such rows follow from the reduced costs ``c - B'y``.
 - A *fixed* variable has an equation of its own: the known entries of a matrix that is to be completed. It
-  becomes a constant. One that an equation *defines* by two others becomes their combination.
+  becomes a constant. One that an equation *defines* by two others becomes their combination, and of two
+  *equal* ones, such as mirrored entries of a symmetric matrix, one is left.
 - A *dominated* variable has no cost, and increasing it (or decreasing) relaxes all of its rows but one, which
   is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
 - The column of a *dependent* variable, which is free, is a combination of those of others. Newton's system is
@@ -47,6 +48,7 @@ __all__ = [
     "Boxed",
     "boxes",
     "dominated_variables",
+    "equal_variables",
     "fixed_variables",
     "in_ratios",
     "independent_columns",
@@ -180,7 +182,7 @@ def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntA
 
 @dataclass(frozen=True, eq=False)
 class Substituted(Reduced):
-    """A program without its fixed or dominated variables, ``u_J = first + slope u_kept``.
+    """A program without its fixed, equal, defined or dominated variables, ``u_J = first + slope u_kept``.
 
     Parameters
     ----------
@@ -201,10 +203,12 @@ class Substituted(Reduced):
     row: IntArray
     left: IntArray
 
+    repeats: ClassVar[bool] = True  # of chains of equalities each pass takes some
+
     @property
     def summary(self) -> str:
         count = len(self.J)
-        return f"{count} variable{'s' if count > 1 else ''} fixed by rows or at bounds of epigraphs"
+        return f"{count} variable{'s' if count > 1 else ''} given by rows or at bounds of epigraphs"
 
     def contradiction(self) -> Array | None:
         """Return a Farkas vector where a row has nothing left and may not be zero."""
@@ -297,6 +301,35 @@ def in_ratios(program: Program) -> Mask:
     return mask
 
 
+# Pays on: decomposition of a copositive matrix, n = 24.
+def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
+    """Substitute variables that an equality of two terms, and no matrix, gives by another one.
+
+    The box of the other one implies theirs, and its coefficient is not larger, so that none grows. Of two free
+    variables one goes only if they are equal: others, as in the worst cases of optimization methods, keep
+    Newton's system farther from singular.
+    """
+    B, bounds = program.B, program.bounds
+    row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(B.indptr) == 2))
+    if not len(row):
+        return None
+    row = row[program.A.norms()[row] == 0]
+    at = B.indptr[row] + np.array([[0], [1]])
+    good = (B.data[at] != 0).all(axis=0)
+    row, at = row[good], at[:, good]
+    first = np.unique(np.sort(B.indices[at], axis=0), axis=1, return_index=True)[1]  # one row of each pair
+    row, at = row[first], at[:, first]
+    column, value = B.indices[at], B.data[at]
+    other, of_other = column[::-1], value[::-1]
+    given = [(bounds.lo[row] - of_other * end[other]) / value for end in (program.u_lo, program.u_hi)]
+    least, most = np.sort(given, axis=0)
+    implied = (program.u_lo[column] <= least) & (most <= program.u_hi[column])
+    implied &= (value == -of_other) & (bounds.lo[row] == 0) | ~program.free[column].all(axis=0)
+    implied &= (~program.in_cones & ~in_ratios(program))[column] & (np.abs(value) >= np.abs(of_other))
+    left = np.where(implied[0], column[0], column[1])[implied.any(axis=0)]
+    return _substituted(program, list(zip(left.tolist(), row[implied.any(axis=0)].tolist(), strict=True)))
+
+
 # Pays on: a general matrix within a norm, n = 24.
 def defined_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute free variables that an equality of few terms, and no matrix, gives by others with bounds.
@@ -321,7 +354,8 @@ def defined_variables(program: Program, tolerances: Tolerances) -> Substituted |
 def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
     """Return the program without variables that are given with their bounding rows, None where none is left.
 
-    A bounding row has few terms, no matrix, and no other variable of these.
+    A bounding row has few terms, no matrix, and no other variable of these. Rows that are then without
+    coefficients, and that zero meets, go.
     """
     if not found:
         return None
@@ -348,12 +382,16 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     B = rows_at(program.B, left)
     in_rows, others = B[:, J], B[:, kept]
     moved, B = in_rows @ first, others + in_rows @ slope
-    B = B.multiply(abs(B) > ENTRY_NOISE * (abs(others) + abs(in_rows) @ abs(slope)))
+    B = sp.csr_array(B.multiply(abs(B) > ENTRY_NOISE * (abs(others) + abs(in_rows) @ abs(slope))))
+    B.eliminate_zeros()
+    lo, hi = bounds.lo[left] - moved, bounds.hi[left] - moved
+    used = (np.diff(B.indptr) > 0) | (norms[left] > 0) | (lo > 0) | (hi < 0)
+    left, some = left[used], np.flatnonzero(used)
     smaller = replace(
         program.of_variables(kept),
         A=program.A.slice(left),
-        B=sp.csr_array(B),
-        bounds=replace(bounds.slice(left), lo=bounds.lo[left] - moved, hi=bounds.hi[left] - moved),
+        B=rows_at(B, some),
+        bounds=replace(bounds.slice(left), lo=lo[some], hi=hi[some]),
         labels=program.labels_of(left),
     )
     if program.c[J].any():

@@ -1,4 +1,4 @@
-"""Boxes, fixed, defined and dominated variables and parallel rows: answers are those as written."""
+"""Boxes, fixed, equal, defined and dominated variables and parallel rows: answers are those as written."""
 
 import cvxpy as cp
 import numpy as np
@@ -18,6 +18,7 @@ from bregopt.presolve.variables import (
     boxes,
     defined_variables,
     dominated_variables,
+    equal_variables,
     fixed_variables,
     parallel_rows,
 )
@@ -414,6 +415,53 @@ def test_fixed_variables_and_their_duals_come_back(seed, solver, unit):
     added = 0.1 * float((A * M)[known].sum())
     assert sol.value - added == pytest.approx(own.value, rel=1e-5)
     np.testing.assert_allclose(sol.duals[1] - sol.duals[0][i, j], -0.1 * A[i, j], atol=1e-9)
+
+
+def test_which_variables_are_equal():
+    X, u, v = bo.PSD(2), bo.Variable(10, lower=0.0), bo.Variable(3)
+    rows = [
+        u[0] == u[1],  # one of them is left
+        u[2] == 2 * u[3],  # u[2] grows with the other coefficient
+        2 * u[4] - 3 == 2 * u[5],  # u[4] is above its bound where u[5] is
+        u[6] + 0.5 * u[7] == 1,  # the box of neither implies that of the other
+        v[0] == -2 * u[8],  # the free one has the smaller coefficient
+        v[1] == -u[8],
+        u[9] == X[0, 0],  # a matrix
+        v[2] - u[9] <= 0,  # an inequality
+        3 * u[1] == 3 * u[0],  # nothing is left of it
+        u[0] + v[2] == X[0, 1],
+        u[1] + v[2] == X[0, 1],
+    ]
+    program = bo.Problem(bo.Minimize(bo.trace(X) + u @ np.arange(1.0, 11.0)), rows).program()
+    found = equal_variables(program, None)
+    assert (found.J.tolist(), found.row.tolist()) == ([0, 3, 4, 11], [0, 1, 2, 5])
+    assert found.left.tolist() == [3, 4, 6, 7, 9, 10]
+    merged = parallel_rows(found.program, None)
+    assert merged.left.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "way", [{"method": "bregopt", "tol": 1e-8}, {"solver": BREGOPT}], ids=["method", "solver"]
+)
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_mirrored_variables_and_their_duals_come_back(way, unit, rng):
+    """``A + t J = P + N`` with ``P`` psd and ``N`` nonnegative and symmetric, or of one triangle."""
+    n = 4
+    A = (symmetric(n, rng) + np.eye(n)) * unit
+    P, t, N = cp.Variable((n, n), PSD=True), cp.Variable(), cp.Variable((n, n), nonneg=True)
+    mirrored = cp.Problem(cp.Minimize(t), [A + t == P + N, N == N.T])
+    mirrored.solve(**way)
+    assert mirrored.status == "optimal"
+    least, Q = cp.Variable(), cp.Variable((n, n), PSD=True)
+    one = cp.Problem(cp.Minimize(least), [A / unit + least - Q >= 0])
+    assert mirrored.value / unit == pytest.approx(one.solve(cp.CLARABEL), abs=2e-6)
+    Y, Z = mirrored.constraints[0].dual_value, mirrored.constraints[1].dual_value
+    assert Y.sum() == pytest.approx(-1, abs=1e-7)  # the derivative in t
+    assert np.linalg.eigvalsh(-(Y + Y.T)).min() >= -1e-7
+    slack = Z - Z.T - Y
+    assert slack.min() >= -1e-7
+    assert abs((slack * N.value).sum()) <= 1e-5 * unit
+    assert abs((Y * P.value).sum()) <= 1e-5 * unit
 
 
 def test_which_variables_are_defined():

@@ -109,6 +109,8 @@ class Lagrangian:
             "interchangeable variables",
             "parallel rows",
             "opposite rows",
+            "equal variables",
+            "zero variables",
             "defined variables",
             "zero sums",
             "faces",

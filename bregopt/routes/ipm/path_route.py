@@ -130,6 +130,8 @@ class Path:
             "interchangeable variables",
             "parallel rows",
             "opposite rows",
+            "equal variables",
+            "zero variables",
             "defined variables",
             "zero sums",
         ),
