@@ -305,9 +305,9 @@ def in_ratios(program: Program) -> Mask:
 def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute variables that an equality of two terms, and no matrix, gives by another one.
 
-    The box of the other one implies theirs, and its coefficient is not larger, so that none grows. Of two free
-    variables one goes only if they are equal: others, as in the worst cases of optimization methods, keep
-    Newton's system farther from singular.
+    The box of the other one implies theirs, and its coefficient is not larger, so that none grows. Of two
+    free variables one goes only if they are equal: others, as in the worst cases of optimization methods,
+    keep Newton's system farther from singular.
     """
     B, bounds = program.B, program.bounds
     row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(B.indptr) == 2))
