@@ -276,15 +276,11 @@ def _shares(
 def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:
     """Return the rows of one block, those in `held` alone where all are on single entries."""
     terms = program.A.terms_of(b)
-    if not all(term.rows.single for term in terms):
+    if not terms or not all(term.rows.single for term in terms):
         return _Rows(program, b)
-    found = [(term.at[t.row], t.i, t.j, t.value) for term in terms for t in (term.rows.coordinates(),)]
-    if not found:
-        return _Rows(program, b)
-    row, i, j = (np.concatenate([part[k] for part in found]) for k in range(3))
-    value = np.concatenate([part[3] for part in found])
-    kept = held[row]
-    return _Entries(program.m, program.blocks[b].n, row[kept], i[kept], j[kept], value[kept])
+    t = placed_coordinates((term.at, term.rows) for term in terms)
+    kept = held[t.row]
+    return _Entries(program.m, program.blocks[b].n, t.row[kept], t.i[kept], t.j[kept], t.value[kept])
 
 
 class _Entries(NamedTuple):

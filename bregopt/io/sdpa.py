@@ -25,7 +25,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program
-from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.program.rows import Coordinates, SparseRows, placed_coordinates
 from bregopt.records import dataclass, field_names, replace
 
 __all__ = ["SUFFIXES", "SdpaEntries", "check_linear", "read_sdpa", "write_sdpa"]
@@ -299,10 +299,7 @@ def _matrix_entries(program: Program, b: int) -> SdpaEntries:
     placed = [(term.at + 1, term.rows) for term in program.A.terms_of(b)]
     if block.cost is not None:
         placed.append((np.zeros(1, dtype=np.intp), block.cost.scale(np.array([-1.0]))))
-    terms = [(at, rows.coordinates()) for at, rows in placed]
-    columns = [(at[t.row], t.i, t.j, t.value) for at, t in terms]
-    row, i, j, value = (np.concatenate(column) for column in zip(*columns, strict=True))
-    t = SparseRows.of(1 + program.m, block.n, Coordinates(row, i, j, value)).terms
+    t = SparseRows.of(1 + program.m, block.n, placed_coordinates(placed)).terms
     return SdpaEntries(t.row, np.full(len(t.row), b), t.i, t.j, np.where(t.i == t.j, t.value, t.value / 2))
 
 

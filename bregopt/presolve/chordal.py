@@ -39,7 +39,7 @@ from bregopt.program import (
     StopReason,
     Term,
 )
-from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows
+from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows, placed_coordinates
 from bregopt.records import cached_property, dataclass, replace
 
 __all__ = [
@@ -453,14 +453,12 @@ def pattern_of(program: Program, b: int) -> Pattern | None:
     stored = sum(rows.count() for _, rows in families if not isinstance(rows, DenseRows))
     if stored > _MOST_PATTERN_TERMS:
         return None
-    listed = [(at, rows.coordinates()) for at, rows in families]
-    if sum(len(t.row) for _, t in listed) > _MOST_PATTERN_TERMS:
+    t = placed_coordinates(families)
+    if len(t.row) > _MOST_PATTERN_TERMS:
         return None
-    row = np.concatenate([at[t.row] for at, t in listed])
-    i, j, value = (np.concatenate([getattr(t, name) for _, t in listed]) for name in ("i", "j", "value"))
-    if len(np.unique(np.minimum(i, j) * n + np.maximum(i, j))) > most:
+    if len(np.unique(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j))) > most:
         return None
-    return Pattern(n, program.m, SparseRows.of(program.m, n, Coordinates(row, i, j, value)).terms)
+    return Pattern(n, program.m, SparseRows.of(program.m, n, t).terms)
 
 
 def _is_full(rows: Rows, most: float) -> bool:

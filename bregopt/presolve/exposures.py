@@ -20,7 +20,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import dense
 from bregopt.presolve.svec import Svec, svec
 from bregopt.program import Face, LowRank, Program, pays
-from bregopt.program.rows import Entries, Rows, SparseRows, upper_triangles
+from bregopt.program.rows import Entries, Rows, SparseRows, placed_coordinates, upper_triangles
 from bregopt.records import dataclass
 
 __all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
@@ -225,15 +225,9 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     connect several indices, the value on the diagonal of one implies all their rows.
     """
     equal = program.in_one_matrix & program.bounds.equal
-    entries = [
-        (term.at[t.row], t.i, t.j, t.value)
-        for term in program.A.terms_of(b)
-        if isinstance(term.rows, Entries | SparseRows) and equal[term.at].any()
-        for t in (term.rows.coordinates(),)
-    ]
-    if not entries:
-        return None
-    at, i, j, weight = map(np.concatenate, zip(*entries, strict=True))
+    terms = [term for term in program.A.terms_of(b) if isinstance(term.rows, Entries | SparseRows)]
+    t = placed_coordinates((term.at, term.rows) for term in terms if equal[term.at].any())
+    at, i, j, weight = t.row, t.i, t.j, t.value
     fixed = (equal & (np.bincount(at, minlength=program.m) == 1))[at] & (weight != 0)
     at, i, j, weight = at[fixed], i[fixed], j[fixed], weight[fixed]
     value, on, n = program.bounds.lo[at] / weight, i == j, program.blocks[b].n

@@ -22,6 +22,7 @@ from bregopt.program.rows.base import (
     RowFamily,
     Rows,
     SparseRows,
+    placed_coordinates,
     storage,
 )
 from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo
@@ -51,6 +52,7 @@ __all__ = [
     "combine_rows",
     "dense_stack",
     "multiplied_rows",
+    "placed_coordinates",
     "stacked_rows",
     "storage",
     "upper_triangles",

@@ -30,6 +30,7 @@ __all__ = [
     "frobenius_norm",
     "joined",
     "joined_terms",
+    "placed_coordinates",
     "stacked",
     "storage",
     "symmetric_scatter",
@@ -328,6 +329,15 @@ def joined_terms(parts: Iterable[tuple[int, Rows]]) -> Coordinates:
     shifted = [(start, rows.coordinates()) for start, rows in parts]
     fields = zip(*((t.row + start, t.i, t.j, t.value) for start, t in shifted), strict=True)
     return Coordinates(*map(np.concatenate, fields))
+
+
+def placed_coordinates(families: Iterable[tuple[IntArray, Rows]]) -> Coordinates:
+    """Return the terms of families whose rows ``k`` are the rows ``at[k]`` of a stack."""
+    listed = [(at, rows.coordinates()) for at, rows in families]
+    none = np.zeros(0, dtype=np.intp)
+    row = np.concatenate([none, *(at[t.row] for at, t in listed)])
+    i, j = (np.concatenate([none, *(getattr(t, name) for _, t in listed)]) for name in ("i", "j"))
+    return Coordinates(row, i, j, np.concatenate([np.zeros(0), *(t.value for _, t in listed)]))
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:

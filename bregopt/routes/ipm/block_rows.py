@@ -29,7 +29,7 @@ from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense, root_of
 from bregopt.program import LinearMap, Term
-from bregopt.program.rows import Coordinates, Rows
+from bregopt.program.rows import Coordinates, Rows, placed_coordinates
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.schur import (
@@ -119,7 +119,7 @@ class Gram:
         """Return the formulas that take some rows by rank-one terms, and the others by their entries."""
         m, n = self._A.m, self._A.orders[self._block]
         rank_one = _RankOneRows.of([(t.at, t.rows) for t in low_rank])
-        others = [(t.at, t.rows.coordinates()) for t in self._parts if t not in low_rank]
+        others = placed_coordinates((t.at, t.rows) for t in self._parts if t not in low_rank)
         diagonal = _DiagonalRows.of(others, m) if rank_one is None else None
         placed = PlacedRows.of(others, m, n) if diagonal is None else None
         if placed is None:
@@ -311,15 +311,11 @@ class _DiagonalRows:
     weight: Array | None
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Coordinates]], m: int) -> _DiagonalRows | None:
-        """Return the rows of families at indices of a stack of `m`; None if others are among them."""
-        if m == 0 or sum(len(t.row) for _, t in families) != m:
+    def of(cls, t: Coordinates, m: int) -> _DiagonalRows | None:
+        """Return the rows of a stack of `m` with these terms; None if others are among them."""
+        if m == 0 or len(t.row) != m or not covers(span(t.row), m) or not np.array_equal(t.i, t.j):
             return None
-        row = np.concatenate([at[t.row] for at, t in families])
-        i, j, value = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("i", "j", "value"))
-        if not covers(span(row), m) or not np.array_equal(i, j):
-            return None
-        return cls(block_of(i, i), None if (value == 1).all() else value)
+        return cls(block_of(t.i, t.i), None if (t.value == 1).all() else t.value)
 
     def products(self, P: Array, Q: Array) -> Array:
         """Return the Schur matrix."""
@@ -354,28 +350,23 @@ class RowAction:
         self.sparse = self.by_term and self._n >= SPARSE_ORDER
 
     @cached_property
-    def _terms(self) -> tuple[IntArray, IntArray, IntArray, Array]:
-        """Row, indices ``i`` and ``j``, and value of each term."""
-        terms = [(term.at, term.rows.coordinates()) for term in self._parts]
-        row = np.concatenate([_NONE, *(at[t.row] for at, t in terms)])
-        i = np.concatenate([_NONE, *(t.i for _, t in terms)])
-        j = np.concatenate([_NONE, *(t.j for _, t in terms)])
-        return row, i, j, np.concatenate([np.zeros(0), *(t.value for _, t in terms)])
+    def _terms(self) -> Coordinates:
+        return placed_coordinates((term.at, term.rows) for term in self._parts)
 
     @cached_property
     def _pattern(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """The entries of ``A*(y)``, the entry of each term and of its mirror image, and CSR's indices."""
-        _, i, j, _ = self._terms
-        entries, entry = np.unique(np.concatenate([i * self._n + j, j * self._n + i]), return_inverse=True)
+        t, n = self._terms, self._n
+        entries, entry = np.unique(np.concatenate([t.i * n + t.j, t.j * n + t.i]), return_inverse=True)
         line, column = np.divmod(entries, self._n)
         return entries, entry.ravel(), column, np.searchsorted(line, np.arange(self._n + 1))
 
     @cached_property
     def _adjoint_map(self) -> Any:
         """The linear map from ``y`` to the entries of ``A*(y)``."""
-        (row, _, _, value), (entries, entry, _, _) = self._terms, self._pattern
-        half = np.concatenate([value, value]) / 2
-        return sp.csr_array((half, (entry, np.tile(row, 2))), (len(entries), self._A.m))
+        t, (entries, entry, _, _) = self._terms, self._pattern
+        half = np.concatenate([t.value, t.value]) / 2
+        return sp.csr_array((half, (entry, np.tile(t.row, 2))), (len(entries), self._A.m))
 
     def adjoint(self, y: Array) -> Any:
         """Return ``A*(y)``, sparse if the rows are sparse and the order is large."""
@@ -436,7 +427,6 @@ class RowAction:
         if not self.by_term:
             return self.apply_symmetric_part(L @ R.T)
         i, j = self._term_indices
-        row, _, _, value = self._terms
         if not self.by_entry:
             full = L @ R.T
             entry = (full[i, j] + full[j, i]) / 2
@@ -446,14 +436,15 @@ class RowAction:
             entry = np.einsum("kp,kp->k", L[i], R[j])
             if i is not j:
                 entry = (entry + np.einsum("kp,kp->k", R[i], L[j])) / 2
-        return np.bincount(row, weights=value * entry, minlength=self._A.m).astype(float)
+        t = self._terms
+        return np.bincount(t.row, weights=t.value * entry, minlength=self._A.m).astype(float)
 
     @cached_property
     def _term_indices(self) -> tuple[IntArray | slice, IntArray | slice]:
         """The row and column indices of the terms; one object for both if all are on the diagonal."""
-        _, row, column, _ = self._terms
-        i = span(row)
-        return (i, i) if np.array_equal(row, column) else (i, span(column))
+        t = self._terms
+        i = span(t.i)
+        return (i, i) if np.array_equal(t.i, t.j) else (i, span(t.j))
 
 
 class BlockSchur:

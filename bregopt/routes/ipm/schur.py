@@ -77,15 +77,13 @@ class PlacedRows:
     S: Any
 
     @classmethod
-    def of(cls, families: list[tuple[IntArray, Coordinates]], m: int, n: int) -> PlacedRows | None:
-        """Return the rows of families of order `n` at indices of a stack of `m`; None without entries."""
-        if not sum(len(t.row) for _, t in families):
+    def of(cls, t: Coordinates, m: int, n: int) -> PlacedRows | None:
+        """Return the rows of order `n` of a stack of `m` that have these terms; None without terms."""
+        if not len(t.row):
             return None
-        row = np.concatenate([at[t.row] for at, t in families])
-        i, j, value = (np.concatenate([getattr(t, f) for _, t in families]) for f in ("i", "j", "value"))
-        places, column = _distinct(np.minimum(i, j) * n + np.maximum(i, j), n * n)
-        at, own = _distinct(row, m)
-        S = sp.csr_array((value, (own, column)), shape=(len(at), len(places)))
+        places, column = _distinct(np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j), n * n)
+        at, own = _distinct(t.row, m)
+        S = sp.csr_array((t.value, (own, column)), shape=(len(at), len(places)))
         return cls(at, *np.divmod(places, n), S)
 
     @property

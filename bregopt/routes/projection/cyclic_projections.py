@@ -335,12 +335,9 @@ def _gram(program: Program) -> Any:
     """Return the sparse matrix of the ``<A_k, A_l>``."""
     (block,) = program.blocks
     n, m = block.n, program.m
-    total = sp.csr_array((m, n * n))
-    for term in program.A.terms:
-        t = term.rows.coordinates()
-        row = np.concatenate([term.at[t.row]] * 2)
-        cell = np.concatenate([t.i * n + t.j, t.j * n + t.i])
-        total = total + sp.csr_array((np.concatenate([t.value, t.value]) / 2, (row, cell)), (m, n * n))
+    t = placed_coordinates((term.at, term.rows) for term in program.A.terms)
+    cell = np.concatenate([t.i * n + t.j, t.j * n + t.i])
+    total = sp.csr_array((np.tile(t.value, 2) / 2, (np.tile(t.row, 2), cell)), (m, n * n))
     return sp.csr_array(total @ total.T)
 
 

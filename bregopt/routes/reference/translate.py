@@ -164,11 +164,8 @@ def _coefficients(A: LinearMap) -> list[Any]:
     """Return, for each block, the matrix of shape ``(m, n^2)`` that acts on ``vec(X)`` by columns."""
     maps = []
     for block, n in enumerate(A.orders):
-        parts = [(term.at, term.rows.coordinates()) for term in A.terms_of(block)]
-        row = np.concatenate([np.zeros(0, np.intp), *(at[t.row] for at, t in parts)])
-        column = np.concatenate([np.zeros(0, np.intp), *(t.i + n * t.j for _, t in parts)])
-        value = np.concatenate([np.zeros(0), *(t.value for _, t in parts)])
-        maps.append(sp.csr_matrix((value, (row, column)), shape=(A.m, n * n)))
+        t = placed_coordinates((term.at, term.rows) for term in A.terms_of(block))
+        maps.append(sp.csr_matrix((t.value, (t.row, t.i + n * t.j)), shape=(A.m, n * n)))
     return maps
 
 
