@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.linalg import conjugate_gradients
 from bregopt.program.program import Program
+from bregopt.program.rows import placed_coordinates
 
 __all__ = ["Restored", "least_solution", "on_rows", "restored"]
 

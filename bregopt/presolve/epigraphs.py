@@ -29,7 +29,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
-from bregopt.linalg import columns_at, rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, leaders, orientation, oriented
 from bregopt.presolve.variables import in_ratios
@@ -104,13 +103,7 @@ def slacks(program: Program, tolerances: Tolerances) -> WithoutSlacks | None:
     smaller = replace(program, bounds=replace(bounds, lo=lo, hi=hi, kind=kind, gamma=gamma))
     if not priced.all():
         left = np.setdiff1d(left, row[~priced])
-        smaller = replace(
-            smaller,
-            A=program.A.slice(left),
-            B=program.B[left],
-            bounds=smaller.bounds.slice(left),
-            labels=program.labels_of(left),
-        )
+        smaller = smaller.of_rows(left)
         used = np.bincount(smaller.B.indices[smaller.B.data != 0], minlength=program.k) > 0
         kept = kept[(used | (program.c != 0) | program.in_cones)[kept]]
     folded = replace(smaller.of_variables(kept), offset=program.offset + float(cost @ least))
@@ -258,13 +251,10 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
     kept, left = np.flatnonzero(mask), np.setdiff1d(np.arange(program.m), rows[1])
     folded = replace(
         program.of_variables(kept),
-        A=program.A.slice(left),
-        B=columns_at(rows_at(program.B, left), kept),
-        bounds=type(bounds)(below, above, kind, gamma).slice(left),
+        bounds=type(bounds)(below, above, kind, gamma),
         offset=program.offset + float(program.c[variable] @ least),
         constant=program.stated_constant,
-        labels=program.labels_of(left),
-    )
+    ).of_rows(left)
     return Folded(program, folded, kept, left, variable, rows, scale, least, exact)
 
 
@@ -589,14 +579,12 @@ def _in_slacks(program: Program, variable: IntArray, rows: IntArray, scale: Arra
     shared, zero, smaller = B / 2, np.zeros(2 * count), program.of_variables(kept)
     smaller = replace(
         smaller,
-        A=program.A.slice(left),
-        B=sp.csr_array(sp.hstack([smaller.B, shared - own, shared + own], format="csr")[left]),
-        bounds=replace(bounds, lo=lo, hi=hi).slice(left),
+        B=sp.csr_array(sp.hstack([smaller.B, shared - own, shared + own], format="csr")),
+        bounds=replace(bounds, lo=lo, hi=hi),
         c=np.concatenate([smaller.c, *[program.c[variable] / 2] * 2]),
         u_lo=np.concatenate([smaller.u_lo, zero]),
         u_hi=np.concatenate([smaller.u_hi, zero + np.inf]),
         offset=program.offset + float(program.c[variable] @ middle),
         constant=program.stated_constant,
-        labels=program.labels_of(left),
-    )
+    ).of_rows(left)
     return InSlacks(program, smaller, kept, left, variable, rows, scale, ends)

@@ -180,13 +180,7 @@ def zero_sums(program: Program, tolerances: Tolerances) -> WithZeros | None:
     lo, hi = bounds.lo.copy(), bounds.hi.copy()
     lo[entries] = hi[entries] = 0.0
     kept = np.flatnonzero(~implied)
-    fixed = replace(
-        program,
-        A=program.A.slice(kept),
-        B=program.B[kept],
-        bounds=Bounds(lo, hi, bounds.kind, bounds.gamma).slice(kept),
-        labels=program.labels_of(kept),
-    )
+    fixed = replace(program, bounds=Bounds(lo, hi, bounds.kind, bounds.gamma)).of_rows(kept)
     return WithZeros(program, fixed, kept, tuple(relations))
 
 
@@ -516,8 +510,7 @@ class Condensed(Reduced):
 
     @cached_property
     def _equalities(self) -> Program:
-        A, bounds = self.whole.A.slice(self.equal), self.whole.bounds.slice(self.equal)
-        return replace(self.whole, A=A, B=self.whole.B[self.equal], bounds=bounds, labels=())
+        return self.whole.of_rows(self.equal)
 
     @property
     def _sizes(self) -> Array:

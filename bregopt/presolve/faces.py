@@ -22,7 +22,7 @@ from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.errors import InfeasibleRowError
-from bregopt.linalg import rows_at, symmetrize
+from bregopt.linalg import symmetrize
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
@@ -289,14 +289,8 @@ def on_faces(
 ) -> OnFaces:
     """Return the program on the faces that are left after the exposures, or others, with the rows `kept`."""
     faces = _faces(program, exposures) if faces is None else faces
-    left = replace(
-        program,
-        blocks=tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True)),
-        A=program.A.slice(kept),
-        B=rows_at(program.B, kept),
-        bounds=program.bounds.slice(kept),
-        labels=(),
-    )
+    blocks = tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True))
+    left = replace(program.of_rows(kept), blocks=blocks)
     inherit_trace_bounds(left, program, kept)
     return OnFaces(program, left, kept, exposures)
 

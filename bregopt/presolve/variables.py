@@ -127,13 +127,9 @@ def boxes(program: Program, tolerances: Tolerances) -> Boxed | None:
     if farkas is None and len(kept) == program.m:
         return None
     smaller = replace(
-        program,
-        A=program.A.slice(kept),
-        B=rows_at(program.B, kept),
-        bounds=program.bounds.slice(kept),
+        program.of_rows(kept),
         u_lo=np.where(crossed, program.u_lo, u_lo),
         u_hi=np.where(crossed, program.u_hi, -u_hi),
-        labels=program.labels_of(kept),
     )
     return Boxed(program, smaller, kept, below, above, farkas)
 
@@ -569,11 +565,5 @@ def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Arra
     np.minimum.at(hi, of, own[1])
     hinges = np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)
     gamma = np.where(bounds.kind == _HINGE, np.bincount(of, hinges), bounds.gamma)
-    merged = replace(
-        program,
-        A=program.A.slice(left),
-        B=rows_at(program.B, left),
-        bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma),
-        labels=program.labels_of(left),
-    )
+    merged = replace(program.of_rows(left), bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma))
     return Merged(program, merged, left, of, sign, farkas)

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import DIVERGENCES, Divergence
-from bregopt.linalg import columns_at, dense, lean
+from bregopt.linalg import columns_at, dense, lean, rows_at
 from bregopt.program.bounds import NO_CONES, Bounds, Face, SecondOrderCones
 from bregopt.program.linear_map import LinearMap
 from bregopt.program.rows import Rows
@@ -411,6 +411,16 @@ class Program(PickledWithoutCache):
             known = vars(self)
             vars(other).update({name: known[name] for name in _OF_COEFFICIENTS if name in known})
         return other
+
+    def of_rows(self, kept: IntArray) -> Program:
+        """Return the program of some rows, in ascending order."""
+        return replace(
+            self,
+            A=self.A.slice(kept),
+            B=rows_at(self.B, kept),
+            bounds=self.bounds.slice(kept),
+            labels=self.labels_of(kept),
+        )
 
     def of_variables(self, kept: IntArray) -> Program:
         """Return the program without the other ordinary variables, which are zero."""

@@ -306,8 +306,7 @@ def _used_rows_refute(program: Program, y: Array) -> bool:
     used = np.flatnonzero(y)
     if not program.cones.count or len(used) in (0, program.m):
         return False
-    own = {"A": program.A.slice(used), "B": program.B[used], "bounds": program.bounds.slice(used)}
-    return refutes(data_of(replace(program, **own, labels=(), parameter_slopes=())), y[used])
+    return refutes(data_of(replace(program.of_rows(used), parameter_slopes=())), y[used])
 
 
 def _bounds_exclude(program: Program, y: Array) -> bool:

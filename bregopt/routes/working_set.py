@@ -128,9 +128,7 @@ class ActiveSet:
         """Return the program in the working set, with the fixed rows in its linear terms."""
         rows = np.flatnonzero(self.working)
         fixed = np.where(self.working, 0.0, self.fixed)
-        own = replace(
-            program, A=program.A.slice(rows), B=program.B[rows], bounds=program.bounds.slice(rows), labels=()
-        )
+        own = program.of_rows(rows)
         if not fixed.any():
             return own
         blocks = tuple(

@@ -152,6 +152,11 @@ class Coordinates:
     j: IntArray
     value: Array
 
+    def on_entries(self, m: int, n: int) -> Any:
+        """Return the table, of shape ``(m, n^2)``, that maps any matrix to the rows at its symmetric part."""
+        place = np.concatenate([self.i * n + self.j, self.j * n + self.i])
+        return sp.csr_array((np.tile(self.value, 2) / 2, (np.tile(self.row, 2), place)), (m, n * n))
+
 
 @dataclass(frozen=True, eq=False)
 class RankOneTerms:

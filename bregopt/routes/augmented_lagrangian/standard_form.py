@@ -84,9 +84,7 @@ class ListedRows(RowAction):
 
     def __init__(self, A: LinearMap, block: int) -> None:
         super().__init__(A, block)
-        (row, i, j, value), n = self._terms, self._n
-        half, place = np.tile(value, 2) / 2, np.concatenate([i * n + j, j * n + i])
-        self.matrix = sp.csr_array((half, (np.tile(row, 2), place)), (A.m, n * n))
+        self.matrix = self._terms.on_entries(A.m, self._n)
         self._transposed = sp.csr_array(self.matrix.T)
 
     def image(self, y: Array) -> Array:

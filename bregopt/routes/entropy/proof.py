@@ -311,5 +311,4 @@ def _curved_rows(program: Program) -> IntArray:
 
 def _of_rows(program: Program, rows: Any) -> Program:
     """Return a program with some of its rows."""
-    own = {"A": program.A.slice(rows), "B": program.B[rows], "bounds": program.bounds.slice(rows)}
-    return replace(program, **own, labels=(), parameter_slopes=())
+    return replace(program.of_rows(rows), parameter_slopes=())

@@ -50,6 +50,7 @@ __all__ = [
     "derivative_activity",
     "dual_hessian",
     "has_gram",
+    "hessian_factor",
     "hessian_product",
 ]
 
@@ -509,12 +510,19 @@ def dual_hessian(A: LinearMap, spectrum: Any) -> Array:
             products[term.at] += dense_stack(term.rows.restrict(spectrum.V))
         flat = products.reshape(A.m, -1)
         return np.asarray((flat * differences.ravel()) @ flat.T)
-    i, j = np.triu_indices(n)
+    inside = hessian_factor(A, spectrum)
+    return np.asarray(inside @ inside.T)
+
+
+def hessian_factor(A: LinearMap, spectrum: Any) -> Array:
+    """Return ``F`` with ``H = F F'``, with a column for each entry on and above the diagonal."""
+    differences: Array = spectrum.differences
+    i, j = np.triu_indices(len(differences))
     inside = np.zeros((A.m, len(i)))
     for term in A.terms:
         inside[term.at] += upper_triangles(term.rows.restrict(spectrum.V)).T
     inside *= np.sqrt(differences[i, j] * np.where(i == j, 1.0, 0.5))
-    return np.asarray(inside @ inside.T)
+    return inside
 
 
 @dataclass(frozen=True, eq=False)

@@ -473,15 +473,10 @@ def _in_small_constraints(program: Program, count: int) -> Mask:
 
 def _sampled(program: Program, rows: IntArray, scale: float) -> Program:
     """Return the program of the given rows, with the prices of hinges multiplied by `scale`."""
-    bounds = program.bounds.slice(rows)
+    sample = program.of_rows(rows)
+    bounds = sample.bounds
     gamma = np.where(bounds.kind == Penalty.HINGE, scale * bounds.gamma, bounds.gamma)
-    return replace(
-        program,
-        A=program.A.slice(rows),
-        B=program.B[rows],
-        bounds=replace(bounds, gamma=gamma),
-        labels=(),
-    )
+    return replace(sample, bounds=replace(bounds, gamma=gamma))
 
 
 def _active_set_at(program: Program, X: Any, u: Array, optional: IntArray, count: int) -> ActiveSet:

@@ -38,6 +38,7 @@ from bregopt.divergences.rows import Target
 from bregopt.linalg import is_definite, root_of
 from bregopt.program import ENDED, Answer, Bounds, Penalty, Program, Start, StopReason
 from bregopt.program.program import divergence_of
+from bregopt.program.rows import placed_coordinates
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts
 from bregopt.routes.base import Method as Solve
@@ -333,12 +334,9 @@ def coordinate_maxima(y: Array, activity: Array, square: Array, bounds: Bounds, 
 
 def _gram(program: Program) -> Any:
     """Return the sparse matrix of the ``<A_k, A_l>``."""
-    (block,) = program.blocks
-    n, m = block.n, program.m
-    t = placed_coordinates((term.at, term.rows) for term in program.A.terms)
-    cell = np.concatenate([t.i * n + t.j, t.j * n + t.i])
-    total = sp.csr_array((np.tile(t.value, 2) / 2, (np.tile(t.row, 2), cell)), (m, n * n))
-    return sp.csr_array(total @ total.T)
+    terms = placed_coordinates((term.at, term.rows) for term in program.A.terms)
+    table = terms.on_entries(program.m, program.blocks[0].n)
+    return sp.csr_array(table @ table.T)
 
 
 def _orthogonal_groups(gram: Any, rows: IntArray) -> list[IntArray]:

@@ -32,8 +32,8 @@ from bregopt.clock import checkpoint
 from bregopt.divergences.spectrum import ExponentialSpectrum
 from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.program.program import divergence_of
-from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
+from bregopt.routes.ipm.block_rows import hessian_factor
 from bregopt.routes.ipm.linear_solvers import bordered
 from bregopt.routes.progress import Method, Monitor, Progress
 from bregopt.routes.projection.dual_newton import (
@@ -220,14 +220,7 @@ class _DualInterior(Method):
 
     def _columns(self, at: _Point) -> Array:
         """Return ``F``: the rows in the eigenvectors of ``X``, times roots of the divided differences."""
-        A = self.program.A.restrict(0, at.spectrum.V)
-        (n,) = A.orders
-        i, j = np.triu_indices(n)
-        F = np.zeros((len(i), A.m))
-        for term in A.terms:
-            F[:, term.at] += upper_triangles(term.rows)
-        F *= np.sqrt(at.spectrum.differences[i, j] * np.where(i == j, 1.0, 0.5))[:, None]
-        columns: Array = F[:, self._row] * self._sign
+        columns: Array = hessian_factor(self.program.A, at.spectrum).T[:, self._row] * self._sign
         return columns
 
 

@@ -21,6 +21,7 @@ from bregopt.divergences import SCALARS
 from bregopt.errors import import_whole
 from bregopt.program import Block, Bounds, LinearMap, ParameterSlope, Penalty, Program, SecondOrderCones
 from bregopt.program.program import divergence_of
+from bregopt.program.rows import placed_coordinates
 from bregopt.records import dataclass
 
 __all__ = ["Translation", "as_declared", "joined"]
