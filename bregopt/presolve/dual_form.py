@@ -409,8 +409,10 @@ def _single_entries(program: Program) -> IntArray:
     """Return the number of hard equalities that hold one entry of each block."""
     count = np.zeros(len(program.blocks), dtype=np.intp)
     for term in program.A.terms:
-        terms = np.bincount(term.rows.coordinates().row, minlength=term.rows.m)
-        count[term.block] += np.count_nonzero((terms == 1) & program.bounds.equal[term.at])
+        equal = program.bounds.equal[term.at]
+        if equal.any():
+            terms = np.bincount(term.rows.coordinates().row, minlength=term.rows.m)
+            count[term.block] += np.count_nonzero((terms == 1) & equal)
     return count
 
 
