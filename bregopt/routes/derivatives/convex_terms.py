@@ -39,7 +39,7 @@ from bregopt.routes.derivatives.optimum import (
     free_variables,
 )
 from bregopt.routes.derivatives.system import Adjoint, Change, SymmetricSystem
-from bregopt.routes.entropy.standard_form import Matrices, StandardForm, Term
+from bregopt.routes.entropy.standard_form import Matrices, StandardForm, locals_at, normals, paid
 
 __all__ = ["ConvexOptimum", "refined_terms"]
 
@@ -57,9 +57,8 @@ class _Model:
         The linear part of the rows.
     c : array of shape (width,)
     terms : list of Term
-        Without the penalties of soft rows, which are targets of their activity.
-    places : list of int array, or None
-        The rows that the components of each term are added to.
+        Without the penalties of soft rows, which are targets of their activity. Their places are rows of the
+        program.
     """
 
     def __init__(self, program: Program, X: Sequence[Array], u: Array, y: Array) -> None:
@@ -76,8 +75,9 @@ class _Model:
         self.R = self.form.rows(program.A, program.B)
         self.c = self.form.c[: self.width]
         kept = [term for term in self.form.terms if term.soft is None]
-        self.terms = [Term(t.function, t.L[:, : self.width], t.b, t.weight) for t in kept]
-        self.places = [None if t.place is None else self.form.above[t.place] for t in kept]
+        places = [None if t.place is None else self.form.above[t.place] for t in kept]
+        pairs = zip(kept, places, strict=True)
+        self.terms = [replace(t, L=t.L[:, : self.width], place=place) for t, place in pairs]
         tangent = tangent_program(program, X, u)
         if tangent is None:
             raise ValueError(
@@ -114,41 +114,30 @@ class _Point:
     @cached_property
     def locals(self) -> list[Local] | None:
         """The terms' functions, None outside a domain."""
-        found = [term.function.at(term.arguments(self.x)) for term in self.model.terms]
-        return None if any(own is None for own in found) else [own for own in found if own is not None]
+        return locals_at(self.model.terms, [term.arguments(self.x) for term in self.model.terms])
 
-    @property
-    def _terms(self) -> list[tuple[Term, IntArray | None, Local]]:
+    @cached_property
+    def _inside(self) -> list[Local]:
         assert self.locals is not None
-        return list(zip(self.model.terms, self.model.places, self.locals, strict=True))
+        return self.locals
 
     @cached_property
     def activity(self) -> Array:
         """The activity of all rows."""
-        a: Array = self.model.R @ self.x
-        for term, place, local in self._terms:
-            if place is not None:
-                np.add.at(a, place, term.weight * local.value)
+        a: Array = self.model.R @ self.x + paid(self.model.terms, self._inside, len(self.y))
         return a
 
     @cached_property
     def normals(self) -> Any:
         """The derivatives of the rows, shape ``(m, width)``."""
-        N = self.model.R
-        for term, place, local in self._terms:
-            if place is not None:
-                owner, size = term.function.owner, term.function.size
-                at = (place[owner], np.arange(size))
-                slope = sp.csr_array((local.gradient * term.weight[owner], at), (len(self.y), size))
-                N = N + slope @ sp.csr_array(term.L)
-        return sp.csr_array(N)
+        return normals(self.model.terms, self._inside, self.model.R)
 
     @cached_property
     def dual(self) -> Array:
         """The gradient of the Lagrangian: slacks of matrices and reduced costs of variables."""
         total: Array = self.model.c - self.normals.T @ self.y
-        for term, place, local in self._terms:
-            if place is None:
+        for term, local in zip(self.model.terms, self._inside, strict=True):
+            if term.place is None:
                 total = total + term.L.T @ (local.gradient * term.weight[term.function.owner])
         return total
 
@@ -156,8 +145,8 @@ class _Point:
     def curvature(self) -> Array:
         """The second derivative of the Lagrangian."""
         H = np.zeros((self.model.width,) * 2)
-        for term, place, local in self._terms:
-            weight = term.weight if place is None else -term.weight * self.y[place]
+        for term, local in zip(self.model.terms, self._inside, strict=True):
+            weight = term.weight if term.place is None else -term.weight * self.y[term.place]
             own = local.curvature(weight, term.L)
             H += own.toarray() if sp.issparse(own) else own
         return H

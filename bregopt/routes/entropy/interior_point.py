@@ -43,7 +43,7 @@ from bregopt.routes.entropy.equations import (
     VectorCone,
     own_columns,
 )
-from bregopt.routes.entropy.standard_form import StandardForm, Term
+from bregopt.routes.entropy.standard_form import StandardForm, Term, locals_at, normals, paid
 from bregopt.routes.progress import Method
 
 __all__ = ["Barrier", "EntropyPath", "State"]
@@ -151,7 +151,7 @@ class EntropyPath(Method):
         both = below & above
         x[both] = (lo[both] + hi[both]) / 2
         points = [t.function.interior(t.arguments(x)) for t in form.terms]
-        locals_ = self._at(points)
+        locals_ = locals_at(self.form.terms, points)
         assert locals_ is not None
         s = self._slack_left(x, locals_)
         scale = float(np.abs(s).max(initial=0.0)) or size
@@ -172,10 +172,6 @@ class EntropyPath(Method):
         lo[start : start + program.k], hi[start : start + program.k] = program.u_lo, program.u_hi
         lo[start + program.k :] = 0.0  # what rows with a hinge lack
         return lo, hi
-
-    def _at(self, points: Sequence[Array]) -> list[Local] | None:
-        found = [t.function.at(y) for t, y in zip(self.form.terms, points, strict=True)]
-        return None if any(local is None for local in found) else [own for own in found if own is not None]
 
     def _with_slacks(
         self,
@@ -205,11 +201,7 @@ class EntropyPath(Method):
 
     def paid(self, locals_: Sequence[Local]) -> Array:
         """Return the terms' part of the inequalities."""
-        total = np.zeros(len(self.form.h))
-        for term, local in zip(self.form.terms, locals_, strict=True):
-            if term.place is not None:
-                np.add.at(total, term.place, term.weight * local.value)
-        return total
+        return paid(self.form.terms, locals_, len(self.form.h))
 
     def weights(self, lam: Array) -> list[Array]:
         """Return the weight of each component of each term in the Lagrangian."""
@@ -226,15 +218,7 @@ class EntropyPath(Method):
     def normals(self, locals_: Sequence[Local]) -> Any:
         """Return the derivatives of the inequalities, shape ``(count, width)``."""
         G = self.form.G
-        if not self._curved.any():
-            return G
-        for term, local in zip(self.form.terms, locals_, strict=True):
-            if term.place is not None:
-                owner, size = term.function.owner, term.function.size
-                at = (term.place[owner], np.arange(size))
-                slope = sp.csr_array((local.gradient * term.weight[owner], at), (G.shape[0], size))
-                G = G + slope @ sp.csr_array(term.L)
-        return sp.csr_array(G)
+        return normals(self.form.terms, locals_, G) if self._curved.any() else G
 
     # --- the interface of the monitor
 
@@ -306,7 +290,7 @@ class EntropyPath(Method):
             return 0 * at.s
         length *= _SHARES[0]
         points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
-        locals_ = self._at(points)
+        locals_ = locals_at(self.form.terms, points)
         if locals_ is None:
             return 0 * at.s
         along = self.paid(locals_) - self.paid(at.locals)
@@ -365,7 +349,7 @@ class EntropyPath(Method):
             x, s = at.x + length * step.dx, at.s + length * step.ds
             points = [y + length * dy for y, dy in zip(at.points, step.points, strict=True)]
             points = [_settled(y, t.arguments(x)) for y, t in zip(points, self.form.terms, strict=True)]
-            locals_ = self._at(points)
+            locals_ = locals_at(self.form.terms, points)
             if locals_ is not None:
                 own, lam = self._slack_left(x, locals_), at.lam + length * step.dlam
                 lost, central = s - own - np.abs(former), np.clip(self._mean, s * lam, _FARTHER * s * lam)

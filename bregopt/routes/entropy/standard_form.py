@@ -42,7 +42,7 @@ from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, on_rang
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Matrices", "StandardForm", "Term"]
+__all__ = ["Matrices", "StandardForm", "Term", "locals_at", "normals", "paid"]
 
 _NONE = np.zeros(0, dtype=np.intp)
 _HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
@@ -139,6 +139,32 @@ class Term:
         """Return the function's arguments at a point."""
         y: Array = self.L @ x + self.b
         return y
+
+
+def locals_at(terms: Sequence[Term], points: Sequence[Array]) -> list[Local] | None:
+    """Return the functions of terms at their arguments, None outside a domain."""
+    found = [term.function.at(y) for term, y in zip(terms, points, strict=True)]
+    return None if any(own is None for own in found) else [own for own in found if own is not None]
+
+
+def paid(terms: Sequence[Term], locals_: Sequence[Local], count: int) -> Array:
+    """Return what terms add to `count` rows."""
+    total = np.zeros(count)
+    for term, local in zip(terms, locals_, strict=True):
+        if term.place is not None:
+            np.add.at(total, term.place, term.weight * local.value)
+    return total
+
+
+def normals(terms: Sequence[Term], locals_: Sequence[Local], rows: Any) -> Any:
+    """Return the derivatives of `rows` with terms added, shape ``(count, width)``."""
+    for term, local in zip(terms, locals_, strict=True):
+        if term.place is not None:
+            owner, size = term.function.owner, term.function.size
+            at = (term.place[owner], np.arange(size))
+            slope = sp.csr_array((local.gradient * term.weight[owner], at), (rows.shape[0], size))
+            rows = rows + slope @ sp.csr_array(term.L)
+    return sp.csr_array(rows)
 
 
 class StandardForm:
