@@ -27,7 +27,7 @@ from bregopt.linalg import columns_at, dense, lean, symmetrize
 from bregopt.program import LinearMap, Program
 from bregopt.program.rows import upper_triangles
 from bregopt.records import cached_property, dataclass
-from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients
+from bregopt.routes.ipm.linear_solvers import CG_STEPS, CG_TOL, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES
 
@@ -43,10 +43,6 @@ _RESIDUAL = 1e-11
 _LOST = 1e-2
 # Numbers in the vectors of the rows that are stored at a time (40 MB).
 _LARGEST_FEATURES = 5_000_000
-# Limit on the steps of conjugate gradients.
-_CG_STEPS = 300
-# Relative residual at which they end. The next Newton step corrects the error.
-_CG_TOL = 1e-3
 _Solver = Callable[[Array, RightHandSide], tuple[Array, Array, Array]]
 
 
@@ -215,7 +211,7 @@ def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -
 
     def solve(G: Array, rhs: RightHandSide) -> tuple[Array, Array, Array]:
         right = (A.adjoint(E * rhs.r) + complementarity_diagonal * (G + G.T) / 2).ravel()
-        delta = conjugate_gradients(operator, right, diagonal.ravel(), _CG_TOL, _CG_STEPS).reshape(n, n)
+        delta = conjugate_gradients(operator, right, diagonal.ravel(), CG_TOL, CG_STEPS).reshape(n, n)
         return delta, rhs.q, E * (rhs.r - A.apply((delta,)))
 
     return solve

@@ -22,10 +22,13 @@ from bregopt.linalg import ZERO_DIAGONAL, DefiniteFactor, dense, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Corrections", "VariableMetric", "bordered", "conjugate_gradients"]
+__all__ = ["CG_STEPS", "CG_TOL", "Corrections", "VariableMetric", "bordered", "conjugate_gradients"]
 
 # Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
 _FULL = 0.2
+# Relative residual at which conjugate gradients for a Newton step end, and the limit on their steps. The next
+# Newton step corrects the error.
+CG_TOL, CG_STEPS = 1e-3, 300
 # Length of a step along a direction without curvature, relative to the preconditioned one.
 _FLAT_STEP = 1e6
 # Limit on the new corrections of a step whose system is formed. With half as many some of the ill-

@@ -33,6 +33,8 @@ from bregopt.linalg import dense, lean, symmetrize
 from bregopt.program import LinearMap, Program
 from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import (
+    CG_STEPS,
+    CG_TOL,
     Corrections,
     VariableMetric,
     bordered,
@@ -57,10 +59,6 @@ _Solve = Callable[[Array, Array], tuple[Array, Array]]
 LARGEST_FORMED_ROWS = 6_000
 # The same of the entries of ``X`` for the system in these.
 FORMED_ENTRIES = 1_200
-# Limit on the steps of conjugate gradients.
-_CG_STEPS = 300
-# Relative residual at which they end. The next Newton step corrects the error.
-_CG_TOL = 1e-3
 _NO_METRIC, _NO_COLUMNS = VariableMetric(np.zeros(0), np.zeros(0, dtype=bool)), np.zeros((0, 0))
 # Entries of ``X`` up to which their system is formed if rows have ``D = 0``, which require that.
 _LARGEST_BORDERED = 6_000
@@ -145,8 +143,8 @@ class RowSystem:
         diagonal = _diagonal(plan.A, plan.matrices(at.X), plan.matrices(at.K))[bounded] + at.D[bounded]
 
         def solve(right: Array, q: Array) -> tuple[Array, Array]:
-            tol, steps = _CG_TOL, _CG_STEPS
-            return conjugate_gradients(operator, right, diagonal, tol, steps), q
+            found = conjugate_gradients(operator, right, diagonal, CG_TOL, CG_STEPS)
+            return found, q
 
         return solve
 
