@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, Mask
 from bregopt.linalg import conjugate_gradients
 from bregopt.program.program import Program
-from bregopt.program.rows import placed_coordinates
+from bregopt.program.rows import Coordinates, placed_coordinates
 
 __all__ = ["Restored", "least_solution", "on_rows", "restored"]
 
@@ -281,7 +281,8 @@ def _held_part(program: Program, b: int, held: Mask) -> _Entries | _Rows:
         return _Rows(program, b)
     t = placed_coordinates((term.at, term.rows) for term in terms)
     kept = held[t.row]
-    return _Entries(program.m, program.blocks[b].n, t.row[kept], t.i[kept], t.j[kept], t.value[kept])
+    own = Coordinates(t.row[kept], t.i[kept], t.j[kept], t.value[kept])
+    return _Entries(program.m, program.blocks[b].n, own)
 
 
 class _Entries(NamedTuple):
@@ -289,22 +290,17 @@ class _Entries(NamedTuple):
 
     m: int
     n: int
-    row: Any
-    i: Any
-    j: Any
-    value: Array
+    terms: Coordinates
 
     def adjoint(self, t: Array) -> Any:
         """Return ``A*(t)``."""
-        half = self.value * t[self.row] / 2
-        places = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        return sp.csr_array((np.concatenate([half, half]), places), (self.n, self.n))
+        return self.terms.combined(t, self.n)
 
     def moved(self, K: Any, X: Array) -> Array:
         """Return ``A(K X + X K)``."""
-        half = K @ X
-        both = half[self.i, self.j] + half[self.j, self.i]
-        return np.bincount(self.row, self.value * both, self.m).astype(float)
+        half, own = K @ X, self.terms
+        both = half[own.i, own.j] + half[own.j, own.i]
+        return np.bincount(own.row, own.value * both, self.m).astype(float)
 
 
 class _Rows(NamedTuple):

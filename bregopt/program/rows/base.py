@@ -152,6 +152,12 @@ class Coordinates:
     j: IntArray
     value: Array
 
+    def combined(self, y: Array, n: int) -> Any:
+        """Return ``sum_k y_k A_k`` of order `n` as a sparse array."""
+        half = self.value * y[self.row] / 2
+        place = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        return sp.csr_array((np.concatenate([half, half]), place), (n, n))
+
     def on_entries(self, m: int, n: int) -> Any:
         """Return the table, of shape ``(m, n^2)``, that maps any matrix to the rows at its symmetric part."""
         place = np.concatenate([self.i * n + self.j, self.j * n + self.i])

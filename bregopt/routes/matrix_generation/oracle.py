@@ -254,16 +254,8 @@ def _product_of(rows: Rows, y: Array) -> _Product:
             return lambda V: U.T @ (weight * (U @ V))
         half = weight / 2
         return lambda V: U.T @ (half * (W @ V)) + W.T @ (half * (U @ V))
-    S: Any = _sparse(rows, y) if rows.few_terms else rows.adjoint(y)
+    S: Any = rows.coordinates().combined(y, rows.n) if rows.few_terms else rows.adjoint(y)
     return lambda V: S @ V
-
-
-def _sparse(rows: Rows, y: Array) -> Any:
-    """Return ``sum_k y_k A_k`` of rows with few terms as a sparse array."""
-    t = rows.coordinates()
-    half = t.value * y[t.row] / 2
-    index = np.concatenate([t.i, t.j]), np.concatenate([t.j, t.i])
-    return sp.csr_array((np.concatenate([half, half]), index), (rows.n, rows.n))
 
 
 # --- The best point and multipliers ---------------------------------------------------------------------
