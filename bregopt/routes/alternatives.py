@@ -88,6 +88,8 @@ _NOISE = (1e-14, 1e-10, 1e-7)
 # Singular values of rows, of norm one, that count as zero.
 _RECEDING_RANK = 1e-11
 # Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
+# Part of a large X along directions that change neither rows nor objective, from which one is sought.
+_ALONG = 0.99
 # second, as even good answers are searched that are large.
 _LARGEST_RECEDING = 200_000
 
@@ -456,8 +458,9 @@ def recession(program: Program, X: Sequence[Array]) -> Recession | None:
     sizes = np.linalg.norm(fixed, axis=1)
     unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
     directions = _row_space(unchanged[:, :matrices])
-    w = directions @ np.concatenate([svec(X_b) for X_b in X])
-    if not w.any():
+    entries = np.concatenate([svec(X_b) for X_b in X])
+    w = directions @ entries
+    if np.linalg.norm(w) <= _ALONG * np.linalg.norm(entries):
         return None
     from bregopt.presolve.revealed_faces import Equalities  # only answers that diverge wait
 
