@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory
-from bregopt.linalg import dense
+from bregopt.linalg import absolute_product, dense
 from bregopt.program.rows.base import (
     Coordinates,
     DenseRows,
@@ -355,7 +355,7 @@ class Bilinear(Rows):
         return np.abs(self.weight) * np.sqrt((ll * rr + lr**2) / 2)
 
     def magnitude(self, s: Array) -> Array:
-        return np.abs(self.weight) * (abs(self.L) @ s)[self.i] * (abs(self.R) @ s)[self.j]
+        return np.abs(self.weight) * absolute_product(self.L, s)[self.i] * absolute_product(self.R, s)[self.j]
 
     def factor(self, k: int) -> tuple[Array, Array]:
         return self.slice(np.array([k])).expanded.factor(0)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.linalg import csr_of
+from bregopt.linalg import absolute_product, csr_of
 from bregopt.program.rows.base import (
     Coordinates,
     LowRank,
@@ -233,7 +233,7 @@ class RankOne(Rows):
         return np.abs(self.weight) * row_dots(self.Z, self.Z)
 
     def magnitude(self, s: Array) -> Array:
-        return np.abs(self.weight) * (abs(self.Z) @ s) ** 2
+        return np.abs(self.weight) * absolute_product(self.Z, s) ** 2
 
     def factor(self, k: int) -> tuple[Array, Array]:
         z = dense_row(self.Z, k)
@@ -404,7 +404,7 @@ class RankOnePairs(_TwoVectors):
         return np.abs(self.weight) * np.sqrt(uu**2 + ww**2 + 2 * uw**2)
 
     def magnitude(self, s: Array) -> Array:
-        return np.abs(self.weight) * ((abs(self.U) @ s) ** 2 + (abs(self.W) @ s) ** 2)
+        return np.abs(self.weight) * (absolute_product(self.U, s) ** 2 + absolute_product(self.W, s) ** 2)
 
     def factor(self, k: int) -> tuple[Array, Array]:
         basis, R = np.linalg.qr(np.column_stack([dense_row(self.U, k), dense_row(self.W, k)]))
@@ -449,7 +449,7 @@ class RankTwo(_TwoVectors):
         return np.abs(self.weight) * np.sqrt((uu * ww + uw**2) / 2)
 
     def magnitude(self, s: Array) -> Array:
-        return np.abs(self.weight) * (abs(self.U) @ s) * (abs(self.W) @ s)
+        return np.abs(self.weight) * absolute_product(self.U, s) * absolute_product(self.W, s)
 
     def factor(self, k: int) -> tuple[Array, Array]:
         u, w = dense_row(self.U, k), dense_row(self.W, k)
