@@ -458,9 +458,9 @@ def recession(program: Program, X: Sequence[Array]) -> Recession | None:
     sizes = np.linalg.norm(fixed, axis=1)
     unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
     directions = _row_space(unchanged[:, :matrices])
-    entries = np.concatenate([svec(X_b) for X_b in X])
-    w = directions @ entries
-    if np.linalg.norm(w) <= _ALONG * np.linalg.norm(entries):
+    point = np.concatenate([svec(X_b) for X_b in X])
+    w = directions @ point
+    if np.linalg.norm(w) <= _ALONG * np.linalg.norm(point):
         return None
     from bregopt.presolve.revealed_faces import Equalities  # only answers that diverge wait
 
