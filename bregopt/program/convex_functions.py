@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, rel_entr, xlogy
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.records import dataclass
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
     "hmat",
     "hvec",
     "hvec_length",
+    "times_log",
     "upper_places",
 ]
 
@@ -221,6 +221,11 @@ class _OfPositive(_OfNumbers):
         return bool((y > 0).all())
 
 
+def times_log(p: Array) -> Array:
+    """Return ``p log p`` for numbers that are not negative, zero at zero."""
+    return p * np.log(np.maximum(p, TINY))
+
+
 @dataclass(frozen=True, eq=False)
 class NegativeEntropy(_OfPositive):
     """``y log y``, elementwise."""
@@ -230,9 +235,7 @@ class NegativeEntropy(_OfPositive):
 
     def value(self, y: Array) -> Array:
         """Return the values, zero at zero."""
-        inside = y >= 0
-        values: Array = np.where(inside, xlogy(y, np.where(inside, y, 1.0)), np.inf)
-        return values
+        return np.where(y >= 0, times_log(y), np.inf)
 
     def _local(self, y: Array) -> Local:
         logs = np.log(y)
@@ -297,8 +300,9 @@ class Logistic(_OfNumbers):
     count: int
 
     def _local(self, y: Array) -> Local:
-        p = expit(y)
-        return _NumbersAt(np.logaddexp(0.0, y), p, p * expit(-y))
+        value, opposite = np.logaddexp(0.0, y), np.logaddexp(0.0, -y)
+        p = np.exp(-opposite)
+        return _NumbersAt(value, p, p * np.exp(-value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,8 +319,10 @@ class NumbersRelativeEntropy(_OfPositive):
 
     def value(self, y: Array) -> Array:
         """Return the values, zero where ``x`` is zero."""
-        values: Array = rel_entr(*np.split(y, 2))
-        return values
+        x, other = np.split(y, 2)
+        positive = (x > 0) & (other > 0)
+        ratio = np.where(positive, x, 1.0) / np.where(positive, other, 1.0)
+        return np.where(positive | (x == 0) & (other >= 0), x * np.log(ratio), np.inf)
 
     def _local(self, y: Array) -> Local:
         return _RatiosAt(*np.split(y, 2))

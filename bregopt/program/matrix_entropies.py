@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import xlogy
 
 from bregopt.arrays import EPS, Array
 from bregopt.program.convex_functions import (
@@ -24,6 +23,7 @@ from bregopt.program.convex_functions import (
     hmat,
     hvec,
     hvec_length,
+    times_log,
     upper_places,
 )
 from bregopt.records import cached_property, dataclass
@@ -176,7 +176,7 @@ class EntropySum(OfMatrices):
             d = np.linalg.eigvalsh(Y)
             if d[0] < -_ROUND_OFF * np.abs(d).max():
                 return np.array([np.inf])
-            total += w * float(xlogy(d.clip(0), d.clip(0)).sum())
+            total += w * float(times_log(d.clip(0)).sum())
         return np.array([total])
 
 

@@ -18,7 +18,8 @@ def assert_lean(*more):
     assert not found, found
 
 import bregopt as bo
-assert_lean("networkx", "highspy", "scipy.sparse.csgraph", "scipy.sparse.linalg", "scipy.optimize")
+assert_lean("networkx", "highspy", "scipy.optimize", "scipy.special")
+assert_lean("scipy.sparse.csgraph", "scipy.sparse.linalg")
 assert_lean("threadpoolctl", "fractions", "bregopt.rigorous.proof", "bregopt.routes.conflict")
 classes = {
     cls

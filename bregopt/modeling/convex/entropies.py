@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.special import xlogy
 
 from bregopt.arrays import Array, complex_array, hermitian_matrix
 from bregopt.modeling.complex_expressions import ComplexForms, as_complex, hermitian_parts, is_hermitian
@@ -34,6 +33,7 @@ from bregopt.program.convex_functions import (
     hmat,
     hvec,
     hvec_length,
+    times_log,
     upper_places,
 )
 from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
@@ -213,7 +213,7 @@ def quantum_rel_entr(A: Operand | ArrayLike, B: Operand | ArrayLike) -> CurvedEx
     y, n, hermitian = _matrix(B, "B of quantum_rel_entr")
     if not isinstance(A, Operand):
         C, d = _constant_psd(A, "A of quantum_rel_entr", n, hermitian)
-        return curved(ConvexAtom(TraceLog(C, hermitian), [y], text)) + float(xlogy(d, d).sum())
+        return curved(ConvexAtom(TraceLog(C, hermitian), [y], text)) + float(times_log(d).sum())
     x, order, own_hermitian = _matrix(A, "A of quantum_rel_entr")
     if order != n:
         raise ValueError(f"the arguments of {text} have orders {order} and {n}; expected one order")
