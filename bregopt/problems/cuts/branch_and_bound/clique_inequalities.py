@@ -20,7 +20,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse as sp
 from scipy.linalg import lapack
 
@@ -134,17 +133,19 @@ class Dual:
         self, y: Array, z: Array, alpha: float, steps: int = _ITERATIONS, free: Mask | None = None
     ) -> tuple[Array, Array]:
         """Return multipliers after a round of L-BFGS-B. Those of `free` rows, equations, have any sign."""
+        from scipy.optimize import Bounds, minimize  # slow to import: small graphs do without it
+
         m = len(y)
         least = np.concatenate([np.full(m, -np.inf), np.zeros(len(z))])
         if free is not None:
             least[m:][free] = -np.inf
-        found = scipy.optimize.minimize(
+        found = minimize(
             self.evaluate,
             np.concatenate([y, z]),
             args=(alpha,),
             jac=True,
             method="L-BFGS-B",
-            bounds=scipy.optimize.Bounds(least, np.full(len(least), np.inf)),
+            bounds=Bounds(least, np.full(len(least), np.inf)),
             options={"maxiter": steps, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 1e-9},
         )
         return found.x[:m], found.x[m:]
