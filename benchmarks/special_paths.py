@@ -937,6 +937,12 @@ def contradicting_bands(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.trace(X)), [X[i, j] == value])
 
 
+def path_theta(n: int) -> bo.Problem:
+    """Return the theta number of a path, of which `lovasz_theta` leaves one vertex."""
+    X, i = bo.PSD(n), np.arange(n - 1)
+    return bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), [bo.trace(X) == 1, X[i, i + 1] == 0])
+
+
 def completion(n: int, chords: int) -> bo.Problem:
     """Return the completion of largest determinant of a covariance on a graph."""
     S, edges = logdet_completion.instance(n, chords)
@@ -1358,8 +1364,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             replaced(
                 "routes.burer_monteiro.route._nearly_zero_rows", lambda R, _: np.zeros(len(R), dtype=bool)
             ),
-            "theta of a path of 5 vertices",
-            lambda: partial(bo.lovasz_theta, np.eye(5, k=1) + np.eye(5, k=-1), solver="lowrank"),
+            *("theta of a path of 5 vertices", solving(path_theta, 5, solver="lowrank")),
         ),
         (
             *("a factor of X first", "problems.cuts.theta:_by_factors"),
