@@ -703,6 +703,20 @@ def proximal_gradient(steps: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(f[steps + 1] + h[steps]), rows)
 
 
+def implied_equality(n: int, decades: int) -> bo.Problem:
+    """Return equalities in units of powers of ten, of which the last one is a combination of the others."""
+    rng = np.random.default_rng(7)
+    X, u, G, of_u = bo.PSD(n), bo.Variable(3), rng.normal(size=(n, 2)), rng.normal(size=3)
+    A, B = rng.normal(size=(2 * n, n, n)), rng.normal(size=(2 * n, 3))
+    A, weights = A + A.transpose(0, 2, 1), rng.normal(size=2 * n - 1)
+    A[-1], B[-1] = np.tensordot(weights, A[:-1], 1), weights @ B[:-1]
+    rows = []
+    for A_k, B_k in zip(A, B, strict=True):
+        unit = 10.0 ** rng.integers(-decades, decades + 1)
+        rows.append(bo.inner(unit * A_k, X) + unit * B_k @ u == unit * (np.vdot(A_k, G @ G.T) + B_k @ of_u))
+    return bo.Problem(bo.Minimize(bo.inner(np.diag(np.arange(1.0, n + 1)), X)), rows)
+
+
 def logarithm_alone() -> bo.Problem:
     """Return a problem whose objective falls along a ray by its logarithm alone."""
     X = bo.PSD(2)
@@ -1214,6 +1228,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("other forms", "routes.ipm.path_route:_by_other_forms"),
             replaced("routes.ipm.path_route._by_other_forms", _stalled_last),
             *("the worst case of a proximal method", solving(proximal_gradient, 2)),
+        ),
+        (
+            *("units", "routes.ipm.path_route:_in_units"),
+            replaced("routes.ipm.path_route._in_units", _stalled_last),
+            *("an implied equality in other units", solving(implied_equality, 5, 6)),
         ),
         (
             *("coordinates of the answer", "routes.ipm.path_route:_in_coordinates_of_answer"),

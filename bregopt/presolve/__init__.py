@@ -49,6 +49,7 @@ UNIVERSAL: dict[str, str | _Apply] = {
     "boxes": "variables:boxes",
 }
 REQUESTED: dict[str, str | _Apply] = {
+    "units": "scaling:units",
     "least norm": "squares:least_norm",
     "squares": "squares:squares_as_rows",
     "epigraphs": "variables:dominated_variables",
@@ -70,7 +71,7 @@ REQUESTED: dict[str, str | _Apply] = {
     "face coordinates": "faces:face_coordinates",
     "chordal sparsity": "chordal:chordal_sparsity",
     "whitening": "coordinates:whitening",
-    "scaling": "coordinates:scaling",
+    "scaling": "scaling:scaling",
 }
 
 

@@ -57,7 +57,7 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 
 # Of the program, or of each working set of its rows.
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
-_DUAL, _SQUARES = ("dual form",), ("squares",)
+_DUAL, _SQUARES, _UNITS = ("dual form",), ("squares",), ("units",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
 # Least tolerance of the problem with a sample of the rows, which only estimates the active set.
 _SAMPLE_TOL = 1e-2
@@ -159,6 +159,8 @@ class Path:
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)
+        if answer.stop in _WITH_POINT:
+            answer = _in_units(program, answer, settings, progress)
         if answer.stop is StopReason.CONVERGED:
             return answer
         answer = with_proof(program, answer, solve_on_path, settings, progress)
@@ -181,6 +183,22 @@ def solve_on_path(program: Program, settings: Any, start: Start | None, progress
         except InfeasibleRowError:  # of the dual, on which the program need not have an answer
             pass
     return _directly(program, settings, start, progress)
+
+
+# Pays on: an implied equality in other units.
+def _in_units(program: Program, given: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return the answer in other units after an inaccurate one of rows or matrices that differ by decades."""
+    if presolve(program, _UNITS, settings).program is program or _worst(program, given) <= settings.tol:
+        return given
+    try:
+        found = behind(_UNITS, solve_on_path)(program, settings, None, progress)
+    except (CutShort, InfeasibleRowError):
+        return given
+    error = _worst(program, found) if found.stop in _WITH_POINT else 0.0
+    if error >= _worst(program, given):
+        return given
+    stop = StopReason.STALLED if error > settings.tol else found.stop
+    return replace(found, stop=stop, iterations=given.iterations + found.iterations)
 
 
 # Pays on: the worst case of a proximal method.
