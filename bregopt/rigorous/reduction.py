@@ -19,6 +19,8 @@ answer. With ``sum tr (C - A*(y)) <= R`` for the multipliers, the dual of
 
 both sides have an interior. In ``W = X + t I`` it is a problem of the same form with the variable ``t``, of
 cost ``R - tr C`` and column ``-A(I)``. Sums of diagonal entries are enclosed.
+
+A hinge on a bound is a hard one with a variable of its own, whose cost is the price: no number is rounded.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ __all__ = [
     "reduced",
     "reduced_in_steps",
     "with_bounded_slack",
+    "with_violations",
 ]
 
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
@@ -394,6 +397,36 @@ def with_bounded_slack(program: Program, bound: float) -> tuple[Program, Data]:
         radii = np.where(last, column.rad[row], 0.0)
         data = replace(data, B_rad=sp.csr_array((radii, data.B.indices, data.B.indptr), data.B.shape))
     return wider, replace(data, c=Ball(data.c.mid, np.append(np.zeros(program.k), cost.rad)))
+
+
+def with_violations(program: Program, X: Sequence[Array], u: Array) -> tuple[Program, Array]:
+    """Return the program with a variable for the violation of each bound that is a hinge, and the variables.
+
+    Parameters
+    ----------
+    program : Program
+    X : sequence of arrays of shape (n_b, n_b)
+    u : array of shape (k,)
+    """
+    bounds, activity = program.bounds, program.activity(X, u)
+    hinge = bounds.kind == int(Penalty.HINGE)
+    below, above = (np.flatnonzero(hinge & np.isfinite(end)) for end in (bounds.lo, bounds.hi))
+    rows, count = np.concatenate([below, above]), len(below) + len(above)
+    if not count:
+        return program, u
+    sign = np.repeat([1.0, -1.0], [len(below), len(above)])
+    own = sp.csr_array((sign, (rows, np.arange(count))), (program.m, count))
+    violations = np.concatenate([(bounds.lo - activity)[below], (activity - bounds.hi)[above]])
+    stated = replace(
+        program,
+        B=sp.csr_array(sp.hstack([program.B, own], format="csr")),
+        bounds=replace(bounds, kind=np.where(hinge, int(Penalty.HARD), bounds.kind)),
+        c=np.concatenate([program.c, bounds.gamma[rows]]),
+        u_lo=np.concatenate([program.u_lo, np.zeros(count)]),
+        u_hi=np.concatenate([program.u_hi, np.full(count, np.inf)]),
+        columns=(),
+    )
+    return stated, np.concatenate([u, np.maximum(violations, 0.0)])
 
 
 def _column(values: Array, rows: IntArray) -> sp.csr_array:

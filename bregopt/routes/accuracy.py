@@ -111,7 +111,9 @@ def _proven(
 ) -> tuple[Accuracy, ...]:
     """Return the accuracy by the theorem of Newton and Kantorovich."""
     from bregopt.rigorous.newton_kantorovich import newton_kantorovich  # only those who ask wait
+    from bregopt.rigorous.reduction import with_violations
 
+    program, u = with_violations(program, X, u)
     return newton_kantorovich(program, X, u, y, hermitian)
 
 

@@ -211,12 +211,28 @@ def test_nothing_is_claimed_without_an_interior():
         assert sol.accuracy.reason
 
 
+def test_hinges_are_bounds_with_variables_of_their_own():
+    """One is met, one is violated by one, of two bounds one acts; the optimum is e_1 e_1' by hand."""
+    X, u = bo.PSD(3), bo.Variable(name="u")
+    cost = bo.inner(np.diag([1.0, 2.0, 3.0]), X)
+    rows = [
+        bo.soft(bo.trace(X) == 1, 9.0, "hinge"),
+        bo.soft(X[0, 0] >= 2, 0.5, "hinge"),
+        bo.soft(bo.between(u - X[0, 0], -1, 1), 2.0, "hinge"),
+    ]
+    sol = bo.Problem(bo.Minimize(cost + u), rows).solve()
+    assert sol.value == pytest.approx(1 + 0.5 + 0.0, abs=1e-5)
+    distance = np.abs(sol.X - np.diag([1.0, 0, 0]))
+    assert (distance <= sol.accuracy.entries).all()
+    assert sol.accuracy.largest < 1e-4
+
+
 def test_problems_of_other_kinds_are_named():
     X, u = bo.PSD(3), bo.Variable(3)
     trace = bo.trace(X) == 1
     cost = bo.inner(np.diag([1.0, 2.0, 3.0]), X)
     cases = {
-        "soft rows": bo.Problem(bo.Minimize(cost), [bo.soft(trace, gamma=9.0, penalty="hinge")]),
+        "soft rows": bo.Problem(bo.Minimize(cost - bo.log(X[0, 0])), [trace]),
         "upper bound": bo.Problem(bo.Minimize(cost), [trace, bo.lambda_max(X) <= 0.9]),
         "second-order": bo.Problem(bo.Minimize(bo.norm2(u) + cost), [trace, u[0] - X[0, 1] == 1]),
     }
