@@ -199,7 +199,7 @@ class TestSystems:
         dX = RowSystem(plan(A), B).factor(at)(pull).X
         monkeypatch.setattr(row_system, "LARGEST_FORMED_ROWS", 1)
         for module in (row_system, entry_system):
-            monkeypatch.setattr(module, "_CG_TOL", 1e-10)
+            monkeypatch.setattr(module, "CG_TOL", 1e-10)
         for system in (
             RowSystem(plan(A), B),
             EntrySystem(plan(A), B, np.zeros(0, dtype=bool), np.zeros(A.m, dtype=bool), formed=1),
