@@ -357,7 +357,8 @@ def independent_rows(program: Program, tolerances: Tolerances) -> Independent | 
         return None
     if remaining() < _QR_SECONDS * len(equal) * length:
         return None
-    sizes, independent = program.row_sizes[equal], _disjoint(program, equal)
+    sizes = program.row_sizes[equal]
+    independent = not np.diff(program.B.indptr)[equal].any() and program.A.slice(equal).disjoint
     if not independent:
         vectors = svec_rows(program, equal) / sizes[:, None]
         independent = clearly_independent(vectors)
@@ -388,19 +389,6 @@ def independent_rows(program: Program, tolerances: Tolerances) -> Independent | 
     equal, sizes = equal[apart], sizes[apart]
     others = np.flatnonzero(~program.bounds.equal)
     return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
-
-
-def _disjoint(program: Program, rows: IntArray) -> bool:
-    """Whether rows without variables share no entry, as those on a diagonal: they are orthogonal."""
-    A = program.A.slice(rows)
-    if np.diff(program.B.indptr)[rows].any() or sum(term.rows.count() for term in A.terms) > len(rows):
-        return False
-    for b, n in enumerate(A.orders):
-        entries = [term.rows.coordinates() for term in A.terms_of(b)]
-        places = [np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j) for t in entries]
-        if places and len(np.unique(np.concatenate(places))) < sum(map(len, places)):
-            return False
-    return True
 
 
 def combinations(vectors: Array) -> tuple[IntArray, IntArray, Array]:

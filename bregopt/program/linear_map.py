@@ -188,6 +188,18 @@ class LinearMap(PickledWithoutCache):
         """What methods know of the rows alone; programs with other bounds and costs share it."""
         return {}
 
+    @cached_property
+    def disjoint(self) -> bool:
+        """Whether no two coefficients are on one entry, as for known entries: the rows are orthogonal."""
+        if sum(term.rows.count() for term in self.terms) > sum(n * (n + 1) // 2 for n in self.orders):
+            return False
+        for b, n in enumerate(self.orders):
+            entries = [term.rows.coordinates() for term in self.terms_of(b)]
+            places = [np.minimum(t.i, t.j) * n + np.maximum(t.i, t.j) for t in entries]
+            if places and len(np.unique(np.concatenate(places))) < sum(map(len, places)):
+                return False
+        return True
+
     def on_diagonal(self, block: int) -> tuple[IntArray, IntArray, Array]:
         """Return row, ``i`` and weight of the ``X_ii`` in the rows whose entries in a block are diagonal.
 

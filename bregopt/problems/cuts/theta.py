@@ -49,6 +49,7 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, finite_array
 from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.graphs import Graph, GraphLike, read_graph
+from bregopt.linalg import columns_at, rows_at
 from bregopt.modeling.atoms import diag, quad_form, trace
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.convex.expression import Maximize, Minimize
@@ -494,7 +495,7 @@ def _cover(near: Any, w: Array) -> list[IntArray]:
         common = near.indices[near.indptr[v] : near.indptr[v + 1]]
         common = common[left[common]]
         while len(common):
-            inside = np.asarray(near[common][:, common].sum(axis=1)).ravel()
+            inside = np.diff(columns_at(rows_at(near, common), common).indptr)
             u = int(common[np.argmax(inside)])
             clique.append(u)
             own = near.indices[near.indptr[u] : near.indptr[u + 1]]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -299,9 +300,12 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
 def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
     plan, identity, y = engine.plan, engine.plan.identity, np.zeros(engine.plan.m)
+    solve: Callable[[Array], Array]
     if isinstance(plan.listed, np.ndarray) and not plan.faces:
         rows = plan.listed[equal]
         solve = DefiniteFactor(rows @ rows.T).solve
+    elif not plan.faces and plan.A.slice(equal).disjoint:
+        solve = partial(np.multiply, plan.A.norms()[equal] ** -2)
     else:
         solve = DefiniteFactor(plan.gram(identity, equal)).solve
     y[equal] = solve(plan.apply(identity)[equal])
