@@ -25,7 +25,7 @@ from bregopt.program import Answer, Block, Program, Start
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 
-__all__ = ["InUnits", "Scaled", "scaling", "units"]
+__all__ = ["InUnits", "Scaled", "in_different_units", "scaling", "units"]
 
 # Factor between coefficients from which they are in different units, and the steps that balance rows and
 # columns in turns.
@@ -66,10 +66,10 @@ class InUnits(Reduced):
 
 def units(program: Program, tolerances: Tolerances) -> InUnits | None:
     """Divide rows and matrices by powers of two where coefficients differ by decades."""
+    if not in_different_units(program):
+        return None
     count, terms = len(program.blocks), program.A.terms
     plain = np.array([block.nearness is None and block.cap is None for block in program.blocks])
-    if _spread(np.concatenate([program.row_sizes, *(term.norms for term in terms)])) <= _APART:
-        return None
     norms = sp.csr_array((program.m, count))
     for term in terms:
         place = term.at, np.full(len(term.at), term.block)
@@ -83,6 +83,11 @@ def units(program: Program, tolerances: Tolerances) -> InUnits | None:
         sized = _resized(sized, b, float(sizes[b]))
     rows = _power_of_two(np.where(sized.row_sizes > 0, sized.row_sizes, 1.0))
     return InUnits(program, _divided(sized, rows, 1.0), sizes, rows)
+
+
+def in_different_units(program: Program) -> bool:
+    """Whether the sizes of rows, or of their parts in matrices, differ by decades."""
+    return _spread(np.concatenate([program.row_sizes, *(term.norms for term in program.A.terms)])) > _APART
 
 
 def _sizes_of_columns(M: Any) -> Array:

@@ -24,6 +24,7 @@ from bregopt.presolve import REVEALED, Presolved, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
+from bregopt.presolve.scaling import in_different_units
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import entries_of, newton_flops, price_range, scale_of
@@ -188,7 +189,7 @@ def solve_on_path(program: Program, settings: Any, start: Start | None, progress
 # Pays on: an implied equality in other units.
 def _in_units(program: Program, given: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the answer in other units after an inaccurate one of rows or matrices that differ by decades."""
-    if presolve(program, _UNITS, settings).program is program or _worst(program, given) <= settings.tol:
+    if not in_different_units(program) or _worst(program, given) <= settings.tol:
         return given
     try:
         found = behind(_UNITS, solve_on_path)(program, settings, None, progress)
