@@ -632,6 +632,16 @@ class TestSoftMargin:
         peers.ask(problem).confirms(sol, {X: sol.X, rho: sol.u["rho"], xi: sol.u["xi"]})
         assert sol.u["xi"].shape == (30,)
 
+    def test_the_margin_has_a_derivative(self):
+        """In the cost of ``X``, whose multiple ``t`` adds ``-t`` times the trace, 1, to the objective."""
+        rng = np.random.default_rng(43)
+        sol = bo.soft_margin((2 * rng.normal(size=(10, 3)), rng.normal(size=(10, 3))), C=0.4, tol=1e-9)
+        derivative = sol.derivative()
+        assert list(derivative.u) == ["rho"]
+        moved = derivative.jvp(np.eye(3))
+        assert moved.u["rho"] == pytest.approx(0.0, abs=1e-9)
+        np.testing.assert_allclose(moved.X, 0.0, atol=1e-9)
+
     def test_repeated_comparisons_share_their_price(self):
         rng = np.random.default_rng(41)
         far, near = 2 * rng.normal(size=(15, 3)), rng.normal(size=(15, 3))

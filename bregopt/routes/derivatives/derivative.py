@@ -87,9 +87,9 @@ def derivative_of(solution: Any) -> Derivative:
         restated = None
     at, anchors = optimum_of(program, raw)
     chain = None if compiled is None else compiled.chain()
-    u = solution.u
-    if not isinstance(u, Mapping):  # an answer in the program's terms
-        u = {name: u[place] for name, place in columns(program).items()}
+    # The answer is by name, or in the program's terms. Slacks that follow from hinges are no variables.
+    named = isinstance(solution.u, Mapping)
+    u = {name: solution.u[name if named else place] for name, place in columns(program).items()}
     found = Derivative(at, anchors, at.differentiability(), restated, chain, solution.X, u)
     _check_same(found)
     return found
