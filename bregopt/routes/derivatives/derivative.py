@@ -87,9 +87,11 @@ def derivative_of(solution: Any) -> Derivative:
         restated = None
     at, anchors = optimum_of(program, raw)
     chain = None if compiled is None else compiled.chain()
-    # The answer is by name, or in the program's terms. Slacks that follow from hinges are no variables.
-    named = isinstance(solution.u, Mapping)
-    u = {name: solution.u[name if named else place] for name, place in columns(program).items()}
+    places = columns(program)
+    if isinstance(solution.u, Mapping):  # by name; slacks that follow from hinges are no variables
+        u = {name: value for name, value in solution.u.items() if name in places}
+    else:  # an answer in the program's terms
+        u = {name: solution.u[place] for name, place in places.items()}
     found = Derivative(at, anchors, at.differentiability(), restated, chain, solution.X, u)
     _check_same(found)
     return found
