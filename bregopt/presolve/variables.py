@@ -285,14 +285,14 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
     return _substituted(program, found)
 
 
-def in_ratios(program: Program) -> Mask:
+def in_ratios(program: Program, kinds: frozenset[Penalty] = _RATIOS) -> Mask:
     """Return the mask of the variables in rows whose penalty is a function of the ratio ``a / b``.
 
     No constant of such a row moves from its activity to its bound, and it keeps its variables.
     """
-    if not program.bounds.kinds & _RATIOS:
+    if not program.bounds.kinds & kinds:
         return np.zeros(program.k, dtype=bool)
-    rows = np.isin(program.bounds.kind, [int(kind) for kind in _RATIOS])
+    rows = np.isin(program.bounds.kind, [int(kind) for kind in kinds])
     mask: Mask = np.asarray(abs(program.B[rows]).sum(axis=0)).ravel() > 0
     return mask
 
@@ -321,7 +321,8 @@ def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     least, most = np.sort(given, axis=0)
     implied = (program.u_lo[column] <= least) & (most <= program.u_hi[column])
     implied &= (value == -of_other) & (bounds.lo[row] == 0) | ~program.free[column].all(axis=0)
-    implied &= (~program.in_cones & ~in_ratios(program))[column] & (np.abs(value) >= np.abs(of_other))
+    kept = program.in_cones | in_ratios(program, _RATIOS | {Penalty.LOG})  # the log of zero is infinite
+    implied &= ~kept[column] & (np.abs(value) >= np.abs(of_other))
     left = np.where(implied[0], column[0], column[1])[implied.any(axis=0)]
     return _substituted(program, list(zip(left.tolist(), row[implied.any(axis=0)].tolist(), strict=True)))
 
@@ -350,7 +351,7 @@ def defined_variables(program: Program, tolerances: Tolerances) -> Substituted |
 def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted | None:
     """Return the program without variables that are given with their bounding rows, None where none is left.
 
-    A bounding row has few terms, no matrix, and no other variable of these. Rows that are then without
+    A bounding row has few terms, no matrix, and no other variable of these. Hard rows that are then without
     coefficients, and that zero meets, go.
     """
     if not found:
@@ -381,7 +382,7 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     B = sp.csr_array(B.multiply(abs(B) > ENTRY_NOISE * (abs(others) + abs(in_rows) @ abs(slope))))
     B.eliminate_zeros()
     lo, hi = bounds.lo[left] - moved, bounds.hi[left] - moved
-    used = (np.diff(B.indptr) > 0) | (norms[left] > 0) | (lo > 0) | (hi < 0)
+    used = (np.diff(B.indptr) > 0) | (norms[left] > 0) | (lo > 0) | (hi < 0) | ~bounds.hard[left]
     left, some = left[used], np.flatnonzero(used)
     smaller = replace(
         program.of_variables(kept),

@@ -440,6 +440,14 @@ def test_which_variables_are_equal():
     assert merged.left.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_the_logarithm_of_a_difference_of_equal_variables_is_infinite():
+    X, u = bo.PSD(2), bo.Variable(2, lower=0.0)
+    rows = [u[0] == u[1], bo.trace(X) + u[0] == 1]
+    problem = bo.Problem(bo.Minimize(bo.trace(X) - bo.log(u[0] - u[1])), rows)
+    assert equal_variables(problem.program(), None) is None
+    assert problem.solve().status == "infeasible"
+
+
 @pytest.mark.parametrize(
     "way", [{"method": "bregopt", "tol": 1e-8}, {"solver": BREGOPT}], ids=["method", "solver"]
 )
