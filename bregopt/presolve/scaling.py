@@ -20,6 +20,7 @@ from scipy.linalg import cholesky
 
 from bregopt.arrays import Array
 from bregopt.divergences import PENALTY_DEGREES
+from bregopt.linalg import csr_of
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.program import Answer, Block, Program, Start
 from bregopt.program.program import divergence_of
@@ -30,6 +31,7 @@ __all__ = ["InUnits", "Scaled", "in_different_units", "scaling", "units"]
 # Factor between coefficients from which they are in different units, and the steps that balance rows and
 # columns in turns.
 _APART, _BALANCING = 1e3, 20
+_NO_INDEX = np.zeros(0, dtype=np.intp)
 # Condition number of X0 up to which the reference keeps the coordinates of the rows. Its backends lose digits
 # earlier than we do.
 _REFERENCE_CONDITION = 1e3
@@ -68,19 +70,16 @@ def units(program: Program, tolerances: Tolerances) -> InUnits | None:
     """Divide rows and matrices by powers of two where coefficients differ by decades."""
     if not in_different_units(program):
         return None
-    count, terms = len(program.blocks), program.A.terms
     plain = np.array([block.nearness is None and block.cap is None for block in program.blocks])
-    norms = sp.csr_array((program.m, count))
-    for term in terms:
-        place = term.at, np.full(len(term.at), term.block)
-        norms = norms + sp.csr_array((term.norms, place), (program.m, count))
+    count, terms = len(program.blocks), program.A.terms
+    row = np.concatenate([_NO_INDEX, *(term.at for term in terms)])
+    block = np.repeat([term.block for term in terms], [len(term.at) for term in terms]).astype(np.intp)
+    norms = csr_of(np.concatenate([[], *(term.norms for term in terms)]), row, block, (program.m, count))
     sizes = _sizes_of_columns(sp.csr_array(sp.hstack([norms, abs(program.B)])))[:count]
     sizes = np.where(plain, _power_of_two(sizes / sizes.max()), 1.0)
     if _spread(sizes) <= _APART:
         sizes = np.ones(count)
-    sized = program
-    for b in np.flatnonzero(sizes != 1).tolist():
-        sized = _resized(sized, b, float(sizes[b]))
+    sized = _resized(program, sizes)
     rows = _power_of_two(np.where(sized.row_sizes > 0, sized.row_sizes, 1.0))
     return InUnits(program, _divided(sized, rows, 1.0), sizes, rows)
 
@@ -147,7 +146,7 @@ class Scaled(Reduced):
 def scaling(program: Program, tolerances: Tolerances) -> Scaled:
     """Scale blocks, rows and the objective to size one."""
     V: list[Array] = []
-    scaled = program
+    scaled, sizes = program, np.ones(len(program.blocks))
     for b, block in enumerate(program.blocks):
         kind = None if block.nearness is None else block.nearness.kind
         X0: Array = np.eye(block.n) if block.nearness is None else np.asarray(block.nearness.X0)
@@ -161,32 +160,34 @@ def scaling(program: Program, tolerances: Tolerances) -> Scaled:
             # A divergence of degree zero takes logarithms: their mean should be near zero, not the
             # largest.
             middle = kind is not None and kind.degree == 0
-            size = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
-            V.append(math.sqrt(size) * np.eye(block.n))
-            scaled = _resized(scaled, b, size)
+            sizes[b] = float(np.trace(X0) / len(X0) if middle else np.linalg.norm(X0, 2)) or 1.0
+            V.append(math.sqrt(sizes[b]) * np.eye(block.n))
+    scaled = _resized(scaled, sizes)
     rows = np.where(scaled.row_sizes > 0, scaled.row_sizes, 1.0)
     objective = _size_of_objective(scaled)
     return Scaled(program, _divided(scaled, rows, objective), tuple(V), rows, objective)
 
 
-def _resized(program: Program, b: int, size: float) -> Program:
-    """Return the program in ``M`` for ``X_b = size * M``."""
-    block = program.blocks[b]
+def _resized(program: Program, sizes: Array) -> Program:
+    """Return the program in ``M_b`` for ``X_b = sizes[b] * M_b``."""
+    terms = tuple(
+        replace(term, rows=term.rows.scale(np.full(term.rows.m, sizes[term.block])))
+        for term in program.A.terms
+    )
+    blocks = tuple(_resized_block(b, size) for b, size in zip(program.blocks, sizes.tolist(), strict=True))
+    return replace(program, blocks=blocks, A=replace(program.A, terms=terms))
+
+
+def _resized_block(block: Block, size: float) -> Block:
+    if size == 1:  # an ``X0`` of low rank stays one
+        return block
     cost = None if block.cost is None else block.cost.scale(np.array([size]))
     nearness = block.nearness and replace(
         block.nearness,
         X0=np.asarray(block.nearness.X0) / size,
         mu=block.nearness.mu * size ** (block.nearness.kind.degree or 0),
     )
-    blocks = tuple(
-        replace(block, cost=cost, nearness=nearness, cap=block.cap and block.cap / size) if k == b else other
-        for k, other in enumerate(program.blocks)
-    )
-    terms = tuple(
-        replace(term, rows=term.rows.scale(np.full(term.rows.m, size))) if term.block == b else term
-        for term in program.A.terms
-    )
-    return replace(program, blocks=blocks, A=replace(program.A, terms=terms))
+    return replace(block, cost=cost, nearness=nearness, cap=block.cap and block.cap / size)
 
 
 def _size_of_objective(program: Program) -> float:
