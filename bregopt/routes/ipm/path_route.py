@@ -189,14 +189,17 @@ def solve_on_path(program: Program, settings: Any, start: Start | None, progress
 # Pays on: an implied equality in other units.
 def _in_units(program: Program, given: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the answer in other units after an inaccurate one of rows or matrices that differ by decades."""
-    if not in_different_units(program) or _worst(program, given) <= settings.tol:
+    if not in_different_units(program):
+        return given
+    before = _worst(program, given)
+    if before <= settings.tol:
         return given
     try:
         found = behind(_UNITS, solve_on_path)(program, settings, None, progress)
     except (CutShort, InfeasibleRowError):
         return given
     error = _worst(program, found) if found.stop in _WITH_POINT else 0.0
-    if error >= _worst(program, given):
+    if error >= before:
         return given
     stop = StopReason.STALLED if error > settings.tol else found.stop
     return replace(found, stop=stop, iterations=given.iterations + found.iterations)

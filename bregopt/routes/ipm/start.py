@@ -305,7 +305,8 @@ def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Ar
         rows = plan.listed[equal]
         solve = DefiniteFactor(rows @ rows.T).solve
     elif not plan.faces and plan.A.slice(equal).disjoint:
-        solve = partial(np.multiply, plan.A.norms()[equal] ** -2)
+        squares = plan.A.norms()[equal] ** 2
+        solve = partial(np.multiply, np.divide(1.0, squares, out=0 * squares, where=squares > 0))
     else:
         solve = DefiniteFactor(plan.gram(identity, equal)).solve
     y[equal] = solve(plan.apply(identity)[equal])
