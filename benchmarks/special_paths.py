@@ -1182,7 +1182,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             lambda: by_solver(PROBLEMS["sparse_component"](24, np.random.default_rng(1))),
         ),
         (
-            *("parallel rows", "presolve.variables:parallel_rows", without("parallel rows")),
+            *("parallel rows", "presolve.svec:parallel_rows", without("parallel rows")),
             *("embedding of distances, n = 20", solving(textbook, "distance_embedding", 20)),
         ),
         (

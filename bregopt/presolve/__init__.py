@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from operator import attrgetter
 from pkgutil import resolve_name
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -23,6 +25,7 @@ from bregopt.program import Answer, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
 __all__ = [
+    "LEAST_CHORDAL_ORDER",
     "REQUESTED",
     "REVEALED",
     "UNIVERSAL",
@@ -38,41 +41,9 @@ __all__ = [
 ]
 
 REVEALED = "revealed faces"  # the name of these among the cached reductions of a program
+# Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
+LEAST_CHORDAL_ORDER = 170
 _UNTRIED: Any = object()
-_Apply = Callable[[Program, "Tolerances"], "Reduced | None"]
-
-# A new reduction is one file and one line here: its module and its function, which are loaded on first use.
-# Both are in the order in which reductions are applied.
-UNIVERSAL: dict[str, str | _Apply] = {
-    "range space": "coordinates:range_spaces",
-    "fixed variables": "variables:fixed_variables",
-    "boxes": "variables:boxes",
-}
-REQUESTED: dict[str, str | _Apply] = {
-    "units": "scaling:units",
-    "least norm": "squares:least_norm",
-    "squares": "squares:squares_as_rows",
-    "epigraphs": "variables:dominated_variables",
-    "absolute values": "epigraphs:absolute_values",
-    "differences": "epigraphs:differences",
-    "slacks": "epigraphs:slacks",
-    "equal variables": "variables:equal_variables",
-    "zero variables": "variables:fixed_variables",  # x = 2 y and y = 2 x
-    "interchangeable variables": "epigraphs:interchangeable_variables",
-    "parallel rows": "variables:parallel_rows",
-    "opposite rows": "epigraphs:opposite_rows",
-    "defined variables": "variables:defined_variables",
-    "zero sums": "equalities:zero_sums",
-    "dual form": "dual_form:dual_form",
-    "redundant equalities": "equalities:redundant_equalities",
-    "independent rows": "equalities:independent_rows",
-    "independent columns": "variables:independent_columns",
-    "faces": "faces:faces",
-    "face coordinates": "faces:face_coordinates",
-    "chordal sparsity": "chordal:chordal_sparsity",
-    "whitening": "coordinates:whitening",
-    "scaling": "scaling:scaling",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +111,62 @@ class Tolerances(NamedTuple):
 
 
 _ANY = Tolerances(0.0, 0.0)  # for reductions that read none
+_Apply = Callable[[Program, Tolerances], Reduced | None]
+
+
+def _ours(where: str, needs: Callable[[Program], Any] | None = None) -> _Apply:
+    """Return a reduction by its module and function, which are loaded where a program has what it needs."""
+
+    def apply(program: Program, tolerances: Tolerances) -> Reduced | None:
+        if needs is not None and not needs(program):
+            return None
+        reduction: _Apply = _function(where)
+        return reduction(program, tolerances)
+
+    return apply
+
+
+@cache
+def _function(where: str) -> Any:
+    return resolve_name(f"{__name__}.{where}")
+
+
+def _large(program: Program) -> bool:
+    return max(program.A.orders, default=0) >= LEAST_CHORDAL_ORDER
+
+
+_variables, _squares = attrgetter("k"), attrgetter("has_squares_beside_others")
+# A new reduction is one file and one line here. Both are in the order in which reductions are applied.
+UNIVERSAL: dict[str, _Apply] = {
+    "range space": _ours("coordinates:range_spaces"),
+    "fixed variables": _ours("variables:fixed_variables", _variables),
+    "boxes": _ours("variables:boxes", _variables),
+}
+REQUESTED: dict[str, _Apply] = {
+    "units": _ours("scaling:units"),
+    "least norm": _ours("squares:least_norm"),
+    "squares": _ours("squares:squares_as_rows", _squares),
+    "epigraphs": _ours("variables:dominated_variables", _variables),
+    "absolute values": _ours("epigraphs:absolute_values", _variables),
+    "differences": _ours("epigraphs:differences", _variables),
+    "slacks": _ours("epigraphs:slacks", _variables),
+    "equal variables": _ours("variables:equal_variables", _variables),
+    "zero variables": _ours("variables:fixed_variables", _variables),  # x = 2 y and y = 2 x
+    "interchangeable variables": _ours("epigraphs:interchangeable_variables", _variables),
+    "parallel rows": _ours("svec:parallel_rows"),
+    "opposite rows": _ours("epigraphs:opposite_rows", _variables),
+    "defined variables": _ours("variables:defined_variables", _variables),
+    "zero sums": _ours("equalities:zero_sums"),
+    "dual form": _ours("dual_form:dual_form"),
+    "redundant equalities": _ours("equalities:redundant_equalities"),
+    "independent rows": _ours("equalities:independent_rows"),
+    "independent columns": _ours("variables:independent_columns", _variables),
+    "faces": _ours("faces:faces"),
+    "face coordinates": _ours("faces:face_coordinates"),
+    "chordal sparsity": _ours("chordal:chordal_sparsity", _large),
+    "whitening": _ours("coordinates:whitening"),
+    "scaling": _ours("scaling:scaling"),
+}
 
 
 class Reduction(Protocol):
@@ -324,10 +351,7 @@ def _applied(name: str, program: Program, tolerances: Tolerances) -> Reduced | N
     if step is not _UNTRIED:
         return step
     known = UNIVERSAL if name in UNIVERSAL else REQUESTED
-    apply = known[name]
-    if isinstance(apply, str):
-        apply = known[name] = resolve_name(f"{__name__}.{apply}")
-    step = apply(program, tolerances)
+    step = known[name](program, tolerances)
     if step is not None or clock.remaining() == math.inf:
         program.reductions[key] = step
     return step

@@ -25,7 +25,7 @@ from scipy.linalg import solve_triangular
 from bregopt.arrays import Array, IntArray
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.linalg import root_of
-from bregopt.presolve import Reduced, Tolerances
+from bregopt.presolve import LEAST_CHORDAL_ORDER, Reduced, Tolerances
 from bregopt.presolve.cliques import Clique, CliqueTree, clique_tree, entries, merged
 from bregopt.program import (
     Answer,
@@ -57,8 +57,6 @@ __all__ = [
     "work",
 ]
 
-# Order from which a sparse pattern is looked for; below, a step takes less than the calls for cliques.
-LEAST_CHORDAL_ORDER = 170
 # Order above which none is looked for: the search and a program of so many cliques take ten seconds or more.
 _LARGEST_CHORDAL_ORDER = 50_000
 # Terms of cost and rows up to which they are listed: a second, and 200 MB.

@@ -24,13 +24,12 @@ from bregopt.linalg import csr_of
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.program import Answer, Block, Program, Start
 from bregopt.program.program import divergence_of
+from bregopt.program.scale import differ_by_decades, in_different_units
 from bregopt.records import dataclass, replace
 
-__all__ = ["InUnits", "Scaled", "in_different_units", "scaling", "units"]
+__all__ = ["InUnits", "Scaled", "scaling", "units"]
 
-# Factor between coefficients from which they are in different units, and the steps that balance rows and
-# columns in turns.
-_APART, _BALANCING = 1e3, 20
+_BALANCING = 20  # steps that balance rows and columns in turns
 _NO_INDEX = np.zeros(0, dtype=np.intp)
 # Condition number of X0 up to which the reference keeps the coordinates of the rows. Its backends lose digits
 # earlier than we do.
@@ -77,16 +76,11 @@ def units(program: Program, tolerances: Tolerances) -> InUnits | None:
     norms = csr_of(np.concatenate([[], *(term.norms for term in terms)]), row, block, (program.m, count))
     sizes = _sizes_of_columns(sp.csr_array(sp.hstack([norms, abs(program.B)])))[:count]
     sizes = np.where(plain, _power_of_two(sizes / sizes.max()), 1.0)
-    if _spread(sizes) <= _APART:
+    if not differ_by_decades(sizes):
         sizes = np.ones(count)
     sized = _resized(program, sizes)
     rows = _power_of_two(np.where(sized.row_sizes > 0, sized.row_sizes, 1.0))
     return InUnits(program, _divided(sized, rows, 1.0), sizes, rows)
-
-
-def in_different_units(program: Program) -> bool:
-    """Whether the sizes of rows, or of their parts in matrices, differ by decades."""
-    return _spread(np.concatenate([program.row_sizes, *(term.norms for term in program.A.terms)])) > _APART
 
 
 def _sizes_of_columns(M: Any) -> Array:
@@ -107,12 +101,6 @@ def _sizes_of_columns(M: Any) -> Array:
             factors -= np.bincount(of, left, len(factors)) / elements
     factors_of_columns: Array = np.exp2(sides[1][2])
     return factors_of_columns
-
-
-def _spread(sizes: Array) -> float:
-    """Return the largest size relative to the least one that is not zero."""
-    used = sizes[sizes > 0]
-    return float(used.max() / used.min()) if len(used) else 1.0
 
 
 def _power_of_two(sizes: Array) -> Array:

@@ -233,10 +233,8 @@ class WithSquares(Reduced):
         return with_multipliers(answer, lambda y: y[: self.whole.m], S=None)
 
 
-def squares_as_rows(program: Program, tolerances: Tolerances) -> WithSquares | None:
+def squares_as_rows(program: Program, tolerances: Tolerances) -> WithSquares:
     """Replace squared distances beside matrices without a divergence, or variables, by soft rows."""
-    if not program.has_squares_beside_others:
-        return None
     posed = program
     for b, block in enumerate(program.blocks):
         if block.nearness is not None:

@@ -1,22 +1,27 @@
-"""Rows and points as vectors: ``svec`` of each matrix, then the variables; and what sparse rows stand for.
+"""Rows and points as vectors: ``svec`` of each matrix, then the variables; rows that are alike.
 
 ``svec(S)`` lists the entries on and above the diagonal, those above it times the root of two (Alizadeh,
 Haeberly, Overton 1998). Inner products of vectors are those of matrices. Squared distances and quadratic
 forms among sparse rows are recognized: solvers handle them faster.
+
+*Parallel* rows are equal up to sign, such as those of two mirrored entries of a symmetric matrix. Hard ones
+are one row with the tightest bounds, hinges on the same bounds are one with the sum of the prices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, Array, IntArray, Mask
+from bregopt.certify import is_farkas
 from bregopt.linalg import csr_of, rows_at
-from bregopt.program import Bounds, LinearMap, Program, Term
+from bregopt.presolve import Reduced, Tolerances, with_multipliers
+from bregopt.program import Answer, Bounds, LinearMap, Penalty, Program, Start, Term
 from bregopt.program.rows import Coordinates, DenseRows, Distances, RankOne, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass, replace
 
@@ -30,6 +35,7 @@ __all__ = [
     "leaders",
     "orientation",
     "oriented",
+    "parallel_rows",
     "recognize",
     "sparse_entries",
     "sparse_svec",
@@ -47,6 +53,7 @@ _SUM_NOISE = 1e-12  # relative distance of two sums above which they are sums of
 ENTRY_NOISE = 1e-12
 # Of an entry: rows that are recognized are changed by this much. A row of rank two may be that near rank one.
 _SAME = 4 * EPS
+_HINGE = int(Penalty.HINGE)
 # Rows ``w z'Xz``: their numbers, the supports of the ``z``, the ``z`` there, and the ``w``.
 _Squares = tuple[IntArray, IntArray, Array, Array]
 # Fraction of nonzeros above which the vectors of rank-one rows are stored dense.
@@ -356,3 +363,99 @@ def coefficients(program: Program) -> Any:
     both.sum_duplicates()
     both.eliminate_zeros()
     return both
+
+
+# --- Parallel rows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Merged(Reduced):
+    """A program in which one row stands for all that are parallel to it.
+
+    Parameters
+    ----------
+    left : int array
+        The remaining rows.
+    of : int array of shape (m,)
+        The place among them of the row that stands for each.
+    sign : array of shape (m,)
+        Its sign in that.
+    farkas : array of shape (m,), optional
+        A Farkas vector, where two rows contradict each other.
+    """
+
+    left: IntArray
+    of: IntArray
+    sign: Array
+    farkas: Array | None = None
+
+    rescales: ClassVar[bool] = True  # each of the rows counts in the norm of the violations
+
+    def contradiction(self) -> Array | None:
+        return self.farkas
+
+    @property
+    def summary(self) -> str:
+        count = self.whole.m - len(self.left)
+        return f"{count} row{'s' if count > 1 else ''} parallel to another"
+
+    def shrink(self, start: Start) -> Start:
+        return replace(start, y=np.bincount(self.of, self.sign * start.y, len(self.left)).astype(float))
+
+    def restore(self, answer: Answer) -> Answer:
+        return with_multipliers(answer, self._multipliers)
+
+    def _multipliers(self, own: Array) -> Array:
+        """Return multipliers of all rows: those with the tightest bound share one, hinges by their prices."""
+        bounds, y = self.whole.bounds, own[self.of]
+        lo, hi = oriented(bounds, self.sign)
+        tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
+        weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
+        total = np.bincount(self.of, weight, len(self.left))[self.of]
+        shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
+        return shared
+
+
+# Pays on: embedding of distances, n = 20.
+def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
+    """Merge hard rows, and hinges on the same bounds, that are equal up to sign; other penalties stay."""
+    if program.m < 2 or all_differ(program) or not comparable(program):
+        return None
+    rows = coefficients(program)
+    first = orientation(rows)
+    lo, hi = oriented(program.bounds, first)
+    kind, alone = program.bounds.kind, 2 + np.arange(program.m)
+    hinge = kind == _HINGE
+    # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
+    label = np.where(hinge | program.bounds.hard, hinge, alone)
+    group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), label)
+    if group is None:
+        return None
+    return _merged(program, group, first, lo, hi)
+
+
+def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Array) -> Merged | None:
+    count = int(group.max()) + 1
+    tightest = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(tightest[0], group, lo)
+    np.minimum.at(tightest[1], group, hi)
+    crossed, farkas = tightest[0] > tightest[1], None
+    if crossed.any():  # they stay apart, and contradict each other if that is more than round-off
+        rows = np.flatnonzero(group == np.argmax(crossed))
+        y = np.zeros(program.m)
+        for k, price in ((rows[np.argmax(lo[rows])], 1.0), (rows[np.argmin(hi[rows])], -1.0)):
+            y[k] += price * first[k]
+        farkas = y if is_farkas(program, y) else None
+        group = np.where(crossed[group], count + np.arange(program.m), group)
+    left, of = leaders(group)
+    if len(left) == program.m and farkas is None:
+        return None
+    bounds, sign = program.bounds.slice(left), first * first[left][of]
+    own = oriented(program.bounds, sign)
+    lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
+    np.maximum.at(lo, of, own[0])
+    np.minimum.at(hi, of, own[1])
+    hinges = np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)
+    gamma = np.where(bounds.kind == _HINGE, np.bincount(of, hinges), bounds.gamma)
+    merged = replace(program.of_rows(left), bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma))
+    return Merged(program, merged, left, of, sign, farkas)

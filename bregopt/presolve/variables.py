@@ -1,4 +1,4 @@
-"""Variables and rows that Newton's system does not need.
+"""Variables that Newton's system does not need, and rows of a single one.
 
 Modeling languages write ``X[i, j] == a``, ``u >= 0`` and ``|a| <= t`` with a variable or a row for each:
 
@@ -11,8 +11,6 @@ Modeling languages write ``X[i, j] == a``, ``u >= 0`` and ``|a| <= t`` with a va
   is its largest value. It takes that value: with ``a <= u``, ``-a <= u`` and ``u <= t`` it is ``u = t``.
 - The column of a *dependent* variable, which is free, is a combination of those of others. Newton's system is
   singular with it.
-- *Parallel* rows are equal up to sign, such as those of two mirrored entries of a symmetric matrix. Hard ones
-  are one row with the tightest bounds, hinges on the same bounds are one with the sum of the prices.
 
 A bound on the entries of a matrix of order 40 is 1,600 variables and 4,800 rows of CVXPY, and 820 rows here
 (Andersen, Andersen 1995, Presolving in linear programming, section 3: dominated and duplicate rows).
@@ -32,13 +30,6 @@ from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
 from bregopt.presolve.svec import (
     ENTRY_NOISE,
-    alike,
-    all_differ,
-    coefficients,
-    comparable,
-    leaders,
-    orientation,
-    oriented,
     without_round_off,
 )
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
@@ -52,7 +43,6 @@ __all__ = [
     "fixed_variables",
     "in_ratios",
     "independent_columns",
-    "parallel_rows",
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
@@ -240,7 +230,7 @@ class Substituted(Reduced):
 def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute the variables that equations in no other variable and no matrix fix within their boxes."""
     bounds = program.bounds
-    if program.k == 0 or program.terms:
+    if program.terms:
         return None
     row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
     row = row[program.A.norms()[row] == 0]
@@ -448,7 +438,7 @@ def independent_columns(program: Program, tolerances: Tolerances) -> WithoutColu
 
     Newton's system is singular with them, and along the combination the variables grow beyond bounds.
     """
-    if not program.k or not program.m or program.A.plans.get(independent_columns) is program.B:
+    if not program.m or program.A.plans.get(independent_columns) is program.B:
         return None
     free = program.free.nonzero()[0]
     if len(free) == 0 or len(free) ** 2 * program.m > LARGEST_QR:
@@ -472,99 +462,3 @@ def independent_columns(program: Program, tolerances: Tolerances) -> WithoutColu
     whole = np.zeros((len(kept), len(others)))
     whole[np.searchsorted(kept, own)] = T
     return WithoutColumns(program, program.of_variables(kept), kept, others, whole)
-
-
-# --- Parallel rows --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Merged(Reduced):
-    """A program in which one row stands for all that are parallel to it.
-
-    Parameters
-    ----------
-    left : int array
-        The remaining rows.
-    of : int array of shape (m,)
-        The place among them of the row that stands for each.
-    sign : array of shape (m,)
-        Its sign in that.
-    farkas : array of shape (m,), optional
-        A Farkas vector, where two rows contradict each other.
-    """
-
-    left: IntArray
-    of: IntArray
-    sign: Array
-    farkas: Array | None = None
-
-    rescales: ClassVar[bool] = True  # each of the rows counts in the norm of the violations
-
-    def contradiction(self) -> Array | None:
-        return self.farkas
-
-    @property
-    def summary(self) -> str:
-        count = self.whole.m - len(self.left)
-        return f"{count} row{'s' if count > 1 else ''} parallel to another"
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, y=np.bincount(self.of, self.sign * start.y, len(self.left)).astype(float))
-
-    def restore(self, answer: Answer) -> Answer:
-        return with_multipliers(answer, self._multipliers)
-
-    def _multipliers(self, own: Array) -> Array:
-        """Return multipliers of all rows: those with the tightest bound share one, hinges by their prices."""
-        bounds, y = self.whole.bounds, own[self.of]
-        lo, hi = oriented(bounds, self.sign)
-        tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
-        weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
-        total = np.bincount(self.of, weight, len(self.left))[self.of]
-        shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
-        return shared
-
-
-# Pays on: embedding of distances, n = 20.
-def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
-    """Merge hard rows, and hinges on the same bounds, that are equal up to sign; other penalties stay."""
-    if program.m < 2 or all_differ(program) or not comparable(program):
-        return None
-    rows = coefficients(program)
-    first = orientation(rows)
-    lo, hi = oriented(program.bounds, first)
-    kind, alone = program.bounds.kind, 2 + np.arange(program.m)
-    hinge = kind == _HINGE
-    # Hinges merge with those on the same bounds alone, hard rows with all hard ones.
-    label = np.where(hinge | program.bounds.hard, hinge, alone)
-    group = alike(rows, first, np.where(hinge, hi, 0.0), np.where(hinge, lo, 0.0), label)
-    if group is None:
-        return None
-    return _merged(program, group, first, lo, hi)
-
-
-def _merged(program: Program, group: IntArray, first: Array, lo: Array, hi: Array) -> Merged | None:
-    count = int(group.max()) + 1
-    tightest = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(tightest[0], group, lo)
-    np.minimum.at(tightest[1], group, hi)
-    crossed, farkas = tightest[0] > tightest[1], None
-    if crossed.any():  # they stay apart, and contradict each other if that is more than round-off
-        rows = np.flatnonzero(group == np.argmax(crossed))
-        y = np.zeros(program.m)
-        for k, price in ((rows[np.argmax(lo[rows])], 1.0), (rows[np.argmin(hi[rows])], -1.0)):
-            y[k] += price * first[k]
-        farkas = y if is_farkas(program, y) else None
-        group = np.where(crossed[group], count + np.arange(program.m), group)
-    left, of = leaders(group)
-    if len(left) == program.m and farkas is None:
-        return None
-    bounds, sign = program.bounds.slice(left), first * first[left][of]
-    own = oriented(program.bounds, sign)
-    lo, hi = np.full(len(left), -np.inf), np.full(len(left), np.inf)
-    np.maximum.at(lo, of, own[0])
-    np.minimum.at(hi, of, own[1])
-    hinges = np.where(program.bounds.kind == _HINGE, program.bounds.gamma, 0.0)
-    gamma = np.where(bounds.kind == _HINGE, np.bincount(of, hinges), bounds.gamma)
-    merged = replace(program.of_rows(left), bounds=replace(bounds, lo=lo, hi=hi, gamma=gamma))
-    return Merged(program, merged, left, of, sign, farkas)

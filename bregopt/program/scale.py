@@ -22,8 +22,10 @@ from bregopt.records import dataclass, kept
 __all__ = [
     "DimacsSizes",
     "Scale",
+    "differ_by_decades",
     "dimacs_sizes",
     "entries_of",
+    "in_different_units",
     "newton_flops",
     "pays",
     "price_range",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _LARGEST_FORMED = 500  # the order up to which a cost matrix is formed to find its largest entry
+_APART = 1e3  # factor between coefficients from which they are in different units
 _RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero
 
 
@@ -221,6 +224,17 @@ def _largest_entry(block: Block) -> float:
     _, inverse = np.unique(i * block.n + j, return_inverse=True)
     entry = np.bincount(inverse, np.where(i == j, t.value, t.value / 2))
     return float(np.abs(entry).max(initial=0.0))
+
+
+def in_different_units(program: Program) -> bool:
+    """Whether the sizes of rows, or of their parts in matrices, differ by decades."""
+    return differ_by_decades(np.concatenate([program.row_sizes, *(term.norms for term in program.A.terms)]))
+
+
+def differ_by_decades(sizes: Array) -> bool:
+    """Whether some sizes, of those that are not zero, are so far from others that their units differ."""
+    used = sizes[sizes > 0]
+    return len(used) > 0 and bool(used.max() > _APART * used.min())
 
 
 # --- Sizes of a method's work ---------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from samples import first
 
 import bregopt as bo
+from bregopt import presolve
 from bregopt.presolve import Tolerances, chordal
 from bregopt.presolve.chordal import (
     CliqueTerms,
@@ -45,7 +46,8 @@ def always_sparse(monkeypatch):
 @pytest.fixture
 def forced(monkeypatch):
     """Let the reduction apply to small matrices, with all vertices eliminated."""
-    monkeypatch.setattr(chordal, "LEAST_CHORDAL_ORDER", 1)
+    for module in (presolve, chordal):
+        monkeypatch.setattr(module, "LEAST_CHORDAL_ORDER", 1)
     monkeypatch.setattr(chordal, "SEARCH_SHARE", 1e9)
     monkeypatch.setattr(chordal, "core", len)
     monkeypatch.setattr(chordal, "may_be_cheaper", lambda tree, pattern: True)

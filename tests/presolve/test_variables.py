@@ -13,18 +13,42 @@ import bregopt.cvxpy  # registers the method
 from bregopt.certify import is_farkas
 from bregopt.cvxpy import BREGOPT
 from bregopt.presolve import presolve
-from bregopt.presolve.epigraphs import absolute_values
+from bregopt.presolve.epigraphs import (
+    absolute_values,
+    differences,
+    interchangeable_variables,
+    opposite_rows,
+    slacks,
+)
+from bregopt.presolve.svec import parallel_rows
 from bregopt.presolve.variables import (
     boxes,
     defined_variables,
     dominated_variables,
     equal_variables,
     fixed_variables,
-    parallel_rows,
+    independent_columns,
 )
 from bregopt.program import Start
 from bregopt.records import replace
 from bregopt.routes.base import Settings
+
+
+@pytest.mark.parametrize(
+    "reduction",
+    [
+        *(absolute_values, boxes, defined_variables, differences, dominated_variables, equal_variables),
+        *(fixed_variables, independent_columns, interchangeable_variables, opposite_rows, slacks),
+    ],
+)
+def test_reductions_of_variables_do_not_apply_without_one(reduction):
+    """So the registry need not enter their modules."""
+    X = bo.PSD(3)
+    rows = [bo.trace(X) == 2, X[0, 1] >= 0, X[0, 1] <= 0.5, 2 * X[0, 1] <= 1, X[0, 1] == X[1, 2]]
+    program = bo.Problem(bo.Minimize(bo.inner(np.eye(3) + 1, X)), rows).program()
+    assert program.k == 0
+    assert reduction(program, None) is None
+
 
 # --- Boxes ----------------------------------------------------------------------------------------------
 

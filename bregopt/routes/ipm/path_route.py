@@ -24,10 +24,9 @@ from bregopt.presolve import REVEALED, Presolved, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
-from bregopt.presolve.scaling import in_different_units
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
-from bregopt.program.scale import entries_of, newton_flops, price_range, scale_of
+from bregopt.program.scale import entries_of, in_different_units, newton_flops, price_range, scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
