@@ -188,7 +188,7 @@ def solve_on_path(program: Program, settings: Any, start: Start | None, progress
 # Pays on: an implied equality in other units.
 def _in_units(program: Program, given: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the answer in other units after an inaccurate one of rows or matrices that differ by decades."""
-    if not in_different_units(program):
+    if not in_different_units(program) or _is_judged(program, given, settings):
         return given
     before = _worst(program, given)
     if before <= settings.tol:
@@ -202,6 +202,13 @@ def _in_units(program: Program, given: Answer, settings: Any, progress: Progress
         return given
     stop = StopReason.STALLED if error > settings.tol else found.stop
     return replace(found, stop=stop, iterations=given.iterations + found.iterations)
+
+
+def _is_judged(program: Program, answer: Answer, settings: Any) -> bool:
+    """Whether the path itself has met the tolerance with all rows of the program, which nothing reduces."""
+    if answer.stop is not StopReason.CONVERGED or _many_inactive(program, settings.tuning):
+        return False
+    return not presolve(program, (*_DUAL, *_REDUCTIONS), settings).steps
 
 
 # Pays on: the worst case of a proximal method.
