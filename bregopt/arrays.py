@@ -55,6 +55,7 @@ __all__ = [
     "positive_integer",
     "positive_number",
     "rectangular",
+    "rows_with_data",
     "scattered",
     "shortage",
     "span",
@@ -458,6 +459,26 @@ def scattered(index: IntArray, values: Array | float, size: int) -> Array:
 
 
 # --- Memory -----------------------------------------------------------------------------------------
+
+
+def rows_with_data(values: Array) -> Mask:
+    """Return the rows of matrices with a number off the diagonal, in the row or the column.
+
+    Parameters
+    ----------
+    values : array of shape (B, n, n)
+
+    Returns
+    -------
+    boolean array of shape (B, n)
+        Of matrices of order one, whether the entry is a number.
+    """
+    known = ~np.isnan(values)
+    if values.shape[1] > 1:
+        k = np.arange(values.shape[1])
+        known[:, k, k] = False
+    mask: Mask = np.asarray(known.any(axis=2) | known.any(axis=1))
+    return mask
 
 
 def memory() -> int | None:

@@ -6,7 +6,6 @@ The lines of text formats come last, with errors that name them.
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import io
 import math
@@ -221,6 +220,8 @@ def read_text(path: Path) -> str:
 
 def unpacked(path: Path, packed: bytes) -> bytes:
     """Return the content of gzip data; raise a ValueError if it is damaged or larger than memory."""
+    import gzip  # few files are packed
+
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             return _from_parts(file, f"{path}, unpacked,", TEXT)
@@ -364,8 +365,12 @@ def read_latin(path: Path) -> str:
 def write_ascii(path: Path, text: str) -> None:
     """Write a text, packed if the name ends with ``.gz``: without the time of day, so bytes repeat."""
     data = text.encode("ascii")
+    if path.suffix.lower() == ".gz":
+        import gzip  # few files are packed
+
+        data = gzip.compress(data, mtime=0)
     with replacing(path) as file:
-        file.write(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
+        file.write(data)
 
 
 def number(word: str) -> float:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular
+from bregopt.arrays import Array, IntArray, Mask, check_memory, is_mapping, rectangular, rows_with_data
 from bregopt.chunks.sources import Source, maps_whole_file
 from bregopt.io.matrices import Labels, is_pandas, pandas_module
 from bregopt.program.rows.base import LowRank
@@ -28,7 +28,6 @@ __all__ = [
     "present_stack",
     "read_stack",
     "real_numbers",
-    "rows_with_data",
 ]
 
 ANSWERS = "all answers in memory (resume='folder' keeps them in a file)"
@@ -459,23 +458,3 @@ def present_stack(stack: MatrixStack) -> Any:
             if not mask.all():
                 present[k] = mask
     return _PresentStack(stack, present) if present else stack
-
-
-def rows_with_data(values: Array) -> Mask:
-    """Return the rows of matrices with a number off the diagonal, in the row or the column.
-
-    Parameters
-    ----------
-    values : array of shape (B, n, n)
-
-    Returns
-    -------
-    boolean array of shape (B, n)
-        Of matrices of order one, whether the entry is a number.
-    """
-    known = ~np.isnan(values)
-    if values.shape[1] > 1:
-        k = np.arange(values.shape[1])
-        known[:, k, k] = False
-    mask: Mask = np.asarray(known.any(axis=2) | known.any(axis=1))
-    return mask

@@ -53,7 +53,8 @@ def loaded(*names):
     return [m for m in sys.modules for name in names if m.startswith(f"bregopt.{name}")]
 
 print(bo.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]]).status)
-print(loaded("routes.ipm.", "presolve.chordal", "problems.stacks", "problems.correlation.rank"))
+files = "chunks", "io.stacks", "problems.stacks"
+print(loaded("routes.ipm.", "presolve.chordal", "problems.correlation.rank", *files))
 print(bo.nearest_psd([[1, 2], [2, 1]], lambda X: bo.trace(X) == 1).status)
 others = "presolve.revealed_faces", "routes.projection.weights_lagrangian", "routes.matrix_generation"
 print(loaded("routes.ipm.path", *others))

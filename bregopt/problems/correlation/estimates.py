@@ -19,12 +19,12 @@ from bregopt.arrays import (
     IntArray,
     doubles,
     rectangular,
+    rows_with_data,
     symmetric_matrix,
 )
 from bregopt.clock import threads_for
 from bregopt.errors import DataWarning, require, warn_caller
 from bregopt.io.matrices import Labels, aligned, framed, is_pandas, is_stack, labeled, labels_of
-from bregopt.io.stacks import rows_with_data
 from bregopt.linalg import root_of
 from bregopt.problems.arguments import LABELS_SHOWN, fixed_pairs
 from bregopt.problems.correlation.answer import bracketed

@@ -20,12 +20,12 @@ from bregopt.arrays import (
     is_one_of,
     positive_integer,
     rectangular,
+    rows_with_data,
     symmetric_matrix,
 )
 from bregopt.divergences import DIVERGENCES, Divergence
 from bregopt.errors import UnsupportedProblemError, did_you_mean
 from bregopt.io.matrices import Labels, aligned, is_pandas, labels_of
-from bregopt.io.stacks import rows_with_data
 from bregopt.problems.arguments import (
     LABELS_SHOWN,
     UNBOUNDED,
