@@ -309,6 +309,7 @@ class _Scores:
         # Bounds on traces and faces supply what the rows alone do not, and no proof needs hinges.
         self._supplied = bool(engine.plan.faces) or any(self._traces) or program.capped or not bounds.all_hard
         self._norms, self._constant = program.A.norms(), program.stated_constant
+        self._zero_inside = bool((program.u_lo <= 0).all() and (program.u_hi >= 0).all())
 
     def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
@@ -376,7 +377,8 @@ class _Scores:
         if self._supplied:
             return False
         y = program.bounds.clip(y)
-        if not program.k and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
+        # Boxes with zero inside, like matrices, supply nothing that a contradiction could have beyond the rows.
+        if self._zero_inside and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
             return True
         largest = float(self._plan.diagonals(self._plan.adjoint(y)).max(initial=0.0))
         return largest > MENDED * float(np.abs(y) @ self._norms)

@@ -10,6 +10,8 @@ import bregopt.cvxpy
 from bregopt.certify import is_farkas, is_ray
 from bregopt.routes import routing
 from bregopt.routes.alternatives import elastic, steepest_ray
+from bregopt.routes.ipm.central_path import _Scores
+from bregopt.routes.ipm.engine import Engine
 
 
 def solved(program):
@@ -69,6 +71,18 @@ def test_the_multipliers_of_the_least_violation_are_a_farkas_vector():
     found = solved(elastic(program))
     assert found.value > 0.1
     assert is_farkas(program, found.duals, 1e-9)
+
+
+@pytest.mark.parametrize(("right", "least"), [(-1.0, 0.0), (-1.0, -0.5), (1.0, 2.0)])
+def test_no_contradiction_is_passed_over(right, least):
+    """Where its box does not hold zero, the box of a variable demands something."""
+    X, x = bo.PSD(2), bo.Variable(1, lower=least, upper=3.0)
+    program = bo.Problem(bo.Minimize(bo.trace(X)), [bo.trace(X) + x == right]).program()
+    y, engine = np.array([-1.0]), Engine(program, [np.eye(2)], direct=True)
+    assert is_farkas(program, y)
+    scores = _Scores(program, engine)
+    assert not scores.exclude_contradiction(y)
+    assert scores.exclude_contradiction(-y)
 
 
 def test_the_least_violation_of_a_feasible_program_is_zero(rng):
