@@ -34,6 +34,7 @@ __all__ = [
     "rows_at",
     "symmetrize",
     "turned",
+    "without_noise",
 ]
 
 # Residual of a definite system, relative to the right-hand side, above which it is refined.
@@ -276,6 +277,12 @@ def lean(B: Any) -> Any:
     size = B.shape[0] * B.shape[1]
     few = B.shape[1] <= _FEW_COLUMNS or size <= _FEW_ENTRIES
     return B.toarray() if few or 2 * B.nnz >= size else sp.csr_array(B)
+
+
+def without_noise(y: Array, sizes: Array, part: float) -> Array:
+    """Return `y` with zero where its size is a small part of the largest."""
+    sizes = np.abs(sizes)
+    return np.where(sizes > part * sizes.max(initial=0.0), y, 0.0)
 
 
 class DefiniteFactor:

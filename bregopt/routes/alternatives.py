@@ -30,6 +30,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.certify.point import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
+from bregopt.linalg import without_noise
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import (
     Answer,
@@ -63,7 +64,6 @@ __all__ = [
     "with_interior",
     "with_margin",
     "with_proof",
-    "without_noise",
 ]
 
 _Direction = tuple[tuple[Array, ...], Array]
@@ -314,12 +314,6 @@ def recession_box(program: Program) -> tuple[Array, Array]:
     """
     free = np.where(program.in_cones, np.inf, 1.0)
     return np.where(np.isfinite(program.u_lo), 0.0, -free), np.where(np.isfinite(program.u_hi), 0.0, free)
-
-
-def without_noise(y: Array, sizes: Array, part: float) -> Array:
-    """Return `y` with zero where its size is a small part of the largest."""
-    sizes = np.abs(sizes)
-    return np.where(sizes > part * sizes.max(initial=0.0), y, 0.0)
 
 
 # --- Optima that are not attained --------------------------------------------------------------------

@@ -26,6 +26,7 @@ from bregopt.cvxpy.problems.affine import (
     Coefficients,
     Elements,
     constant_value,
+    is_affine,
     joined,
     rows_of,
     scalar_terms,
@@ -53,12 +54,14 @@ from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows, add_row
 from bregopt.records import Text, dataclass, replace
 
 __all__ = [
+    "KINDS",
     "SENSES",
     "Claim",
     "Link",
     "claim_of",
     "coefficients",
     "compared",
+    "is_read",
     "is_real_form",
     "is_symmetric",
     "is_symmetric_array",
@@ -70,9 +73,15 @@ __all__ = [
 ]
 
 SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
+KINDS = frozenset({*SENSES, "PSD", "SOC", "ExpCone"})  # the names of all kinds of constraints that are read
 _ROUND_OFF = 1e-12  # relative to the largest coefficient
 _CONSTANT_TOL = 1e-9  # largest violation of a constraint without variables that counts as holding
 _LONGEST = 60  # characters of a constraint's text
+
+
+def is_read(c: Any) -> bool:
+    """Whether a constraint is read as it is: all its arguments are affine, or its kind is refused later."""
+    return type(c).__name__ not in KINDS or all(map(is_affine, c.args))
 
 
 # --- Psd constraints ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 
 from bregopt.arrays import Array, IntArray
 from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, is_affine, one_number
-from bregopt.cvxpy.problems.constraints import SENSES, is_symmetric
+from bregopt.cvxpy.problems.constraints import KINDS, is_read, is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.convex.entropies import (
@@ -48,7 +48,6 @@ __all__ = [
     "read_convex_atom",
 ]
 
-_CONES = ("PSD", "SOC", "ExpCone")
 _APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
 
 
@@ -355,15 +354,13 @@ def affine_problem(problem: Any, more: Sequence[Any]) -> tuple[Any, dict[Any, An
     """
     constraints, given, extra = [], {}, [*more]
     for number, c in enumerate(problem.constraints):
-        if _is_read(c):
+        if is_read(c):
             constraints.append(c)
             continue
         affine, own = _canonical(c, f"constraint {number}: {_atoms(c)} is not affine")
         constraints.append(affine)
         given[affine] = c
         extra += own
-    if not extra and not given:
-        return problem, {}
     return cp.Problem(problem.objective, [*constraints, *extra]), given
 
 
@@ -378,11 +375,6 @@ def epigraph(atom: Any) -> tuple[Any, list[Any]]:
     return _canonical(atom, f"the objective contains {_name(atom)}")
 
 
-def _is_read(c: Any) -> bool:
-    """Whether a constraint is read as it is: all its arguments are affine, or its kind is refused later."""
-    return type(c).__name__ not in (*SENSES, *_CONES) or all(map(is_affine, c.args))
-
-
 def _canonical(part: Any, refusal: str) -> tuple[Any, list[Any]]:
     if not part.is_dcp() or _contains(part, _APPROXIMATED):
         raise UnsupportedProblemError(refusal)
@@ -391,7 +383,7 @@ def _canonical(part: Any, refusal: str) -> tuple[Any, list[Any]]:
     except (NotImplementedError, ValueError, cp.error.SolverError):  # as some atoms say
         raise UnsupportedProblemError(refusal) from None
     for c in own:
-        if not (type(c).__name__ in (*SENSES, *_CONES) and all(map(is_affine, c.args))):
+        if not (type(c).__name__ in KINDS and all(map(is_affine, c.args))):
             raise UnsupportedProblemError(f"{refusal}, and its epigraph needs a cone of the kind {_name(c)}")
     return affine, own
 

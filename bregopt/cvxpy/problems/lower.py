@@ -20,6 +20,7 @@ from bregopt.cvxpy.problems.constraints import (
     claim_of,
     coefficients,
     compared,
+    is_read,
     is_symmetric_array,
     links_of,
     numbered,
@@ -117,7 +118,9 @@ def lower(problem: Any) -> Lowered:
     _check_kinds(problem)
     given_objective = problem.objective.args[0]
     goal = read_objective(problem.objective)
-    problem, given = affine_problem(problem, goal.constraints)
+    given: dict[Any, Any] = {}
+    if goal.constraints or not all(map(is_read, problem.constraints)):
+        problem, given = affine_problem(problem, goal.constraints)
     claims: dict[Any, Claim | None] = {}
     for number, c in enumerate(problem.constraints):
         if _is_cone(c):

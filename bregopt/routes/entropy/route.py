@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array
 from bregopt.certify import NEAR
+from bregopt.linalg import without_noise
 from bregopt.presolve import REVEALED
 from bregopt.presolve.faces import OnFaces, OnRevealedFaces, implied_faces
 from bregopt.presolve.revealed_faces import revealed_faces
@@ -19,7 +20,7 @@ from bregopt.program.scale import scale_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous import contradicts, proves_unbounded
 from bregopt.routes import base
-from bregopt.routes.alternatives import elastic, steepest_ray, with_margin, without_noise
+from bregopt.routes.alternatives import elastic, steepest_ray, with_margin
 from bregopt.routes.base import Capabilities, behind
 from bregopt.routes.entropy.blahut_arimoto import BlahutArimoto, MaximumEntropy
 from bregopt.routes.entropy.interior_point import Barrier, EntropyPath

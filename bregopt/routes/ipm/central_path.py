@@ -27,7 +27,7 @@ from bregopt.certify.point import (
     relative_to_costs,
 )
 from bregopt.certify.proofs import MENDED
-from bregopt.linalg import DefiniteFactor, symmetrize
+from bregopt.linalg import DefiniteFactor, symmetrize, without_noise
 from bregopt.presolve import Presolved
 from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
@@ -35,7 +35,6 @@ from bregopt.program.program import divergence_of
 from bregopt.program.scale import DimacsSizes, dimacs_sizes
 from bregopt.records import cached_property, replace
 from bregopt.rigorous import recedes
-from bregopt.routes.alternatives import without_noise
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import INNER_ERROR, STEPS, first_iterate, warm_iterate
@@ -377,7 +376,7 @@ class _Scores:
         if self._supplied:
             return False
         y = program.bounds.clip(y)
-        # Boxes with zero inside, like matrices, supply nothing that a contradiction could have beyond the rows.
+        # A box with zero inside adds nothing to what the rows demand.
         if self._zero_inside and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
             return True
         largest = float(self._plan.diagonals(self._plan.adjoint(y)).max(initial=0.0))
