@@ -1195,7 +1195,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("decomposition of a copositive matrix, n = 24", solving(copositive, 24)),
         ),
         (
-            *("interchangeable variables", "presolve.epigraphs:interchangeable_variables"),
+            *("interchangeable variables", "presolve.interchange:interchangeable_variables"),
             without("interchangeable variables"),
             *("sparse component within a norm, n = 24", solving(component_within_a_norm, 24)),
         ),

@@ -152,7 +152,7 @@ REQUESTED: dict[str, _Apply] = {
     "slacks": _ours("epigraphs:slacks", _variables),
     "equal variables": _ours("variables:equal_variables", _variables),
     "zero variables": _ours("variables:fixed_variables", _variables),  # x = 2 y and y = 2 x
-    "interchangeable variables": _ours("epigraphs:interchangeable_variables", _variables),
+    "interchangeable variables": _ours("interchange:interchangeable_variables", _variables),
     "parallel rows": _ours("svec:parallel_rows"),
     "opposite rows": _ours("epigraphs:opposite_rows", _variables),
     "defined variables": _ours("variables:defined_variables", _variables),

@@ -13,9 +13,6 @@ Without these variables the objective has a hinge, and Newton's system fewer unk
   ``p u`` and ``q l``: worst cases over intervals of coefficients. For a given ``a`` the best values have the
   cost ``(p - q) a / 2 + (p + q) |a| / 2``. The first part is linear in the other terms of the row, the second
   one is a hinge on it. A multiplier ``y`` of the hinge is ``y - (p - q) / 2`` in the equality.
-- *Interchangeable* variables have the same cost and box, the same coefficients in rows that they share, and
-  rows of their own that are equal otherwise: those of two mirrored entries in ``|X_ij| <= u_ij``. An optimum
-  with both interchanged is another one, and so is the mean. So these variables are equal.
 - *Opposite rows* ``u >= b + a`` and ``u >= d - a`` bound a variable that other rows share, as in the norm
   ``sum_ij u_ij <= t``. Their slacks ``l, r >= 0`` replace it: ``u = (l + r + b + d) / 2`` leaves the one
   equality ``a = (r - l + d - b) / 2``.
@@ -30,13 +27,13 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
-from bregopt.presolve.svec import alike, all_differ, coefficients, comparable, leaders, orientation, oriented
+from bregopt.presolve.svec import coefficients, comparable
 from bregopt.presolve.variables import in_ratios
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Joined", "absolute_values", "differences", "interchangeable_variables", "opposite_rows", "slacks"]
+__all__ = ["Joined", "absolute_values", "differences", "opposite_rows", "slacks"]
 
 
 # --- Slacks ---------------------------------------------------------------------------------------------
@@ -396,83 +393,6 @@ def _with_cost(program: Program, b: int, weights: Array) -> Block:
     i, j, value = (np.concatenate(part) for part in zip(*parts, strict=True))
     cost = SparseRows.of(1, block.n, Coordinates(np.zeros(len(i), dtype=np.intp), i, j, value))
     return replace(block, cost=cost)
-
-
-# --- Interchangeable variables --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Interchanged(Reduced):
-    """A program in which one variable stands for all that are interchangeable with it.
-
-    Their own rows are equal in it, up to sign, and share their multipliers.
-
-    Parameters
-    ----------
-    of : int array of shape (k,)
-        The place of the variable that stands for each.
-    rows, group : int arrays
-        The rows of one variable, and a number that those of interchangeable variables have in common if they
-        are equal.
-    sign : array
-        The sign with which it is.
-    """
-
-    of: IntArray
-    rows: IntArray
-    group: IntArray
-    sign: Array
-
-    @property
-    def summary(self) -> str:
-        return f"{self.whole.k - self.program.k} variables interchangeable with another"
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, u=np.bincount(self.of, start.u) / np.bincount(self.of))
-
-    def restore(self, answer: Answer) -> Answer:
-        return with_multipliers(answer, self._shared, u=answer.u[self.of])
-
-    def _shared(self, y: Array) -> Array:
-        """Return multipliers with the same sums of which equal rows have their mean."""
-        shared, group = y.copy(), self.group
-        means = np.bincount(group, self.sign * y[self.rows]) / np.bincount(group)
-        shared[self.rows] = self.sign * means[group]
-        return shared
-
-
-# Pays on: sparse component within a norm, n = 24.
-def interchangeable_variables(program: Program, tolerances: Tolerances) -> Interchanged | None:
-    """Let interchangeable variables be one.
-
-    A row of its own has one variable. For each variable such rows are counted by their groups, in which all
-    but the variable agrees; other rows count by its coefficient.
-    """
-    if program.k < 2 or all_differ(program) or not comparable(program):
-        return None
-    rows, bounds = coefficients(program), program.bounds
-    A, B = rows[:, : -program.k], rows[:, -program.k :]
-    single = np.diff(B.indptr) == 1
-    own, A, coefficient = np.flatnonzero(single), A[single], B[single].data
-    moved = sp.csr_array(sp.hstack([A, coefficient[:, None]], format="csr"))
-    sign = orientation(moved)
-    lo, hi = oriented(bounds.slice(own), sign)
-    group = alike(moved, sign, lo, hi, bounds.kind[single], bounds.gamma[single])
-    if group is None:
-        return None
-    variable, kinds = B[single].indices, int(group.max()) + 1
-    count = sp.csr_array((np.ones(len(group)), (variable, group)), (program.k, kinds))
-    shared = sp.csr_array(sp.hstack([count, B[~single].T], format="csr"))
-    shared.sort_indices()
-    apart = np.where(program.in_cones, np.arange(1, program.k + 1), 0)
-    same = alike(shared, np.ones(program.k), program.c, program.u_lo, program.u_hi, apart)
-    if same is None:
-        return None
-    left, of = leaders(same)
-    P = sp.csr_array((np.ones(program.k), (np.arange(program.k), of)))
-    merged = replace(program.of_variables(left), B=sp.csr_array(program.B @ P), c=P.T @ program.c)
-    _, equal = np.unique(of[variable].astype(np.int64) * kinds + group, return_inverse=True)
-    return Interchanged(program, merged, of, own, np.ravel(equal), sign)
 
 
 # --- Opposite rows --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
 from bregopt.presolve import presolve
-from bregopt.presolve.epigraphs import absolute_values, interchangeable_variables, opposite_rows, slacks
+from bregopt.presolve.epigraphs import absolute_values, opposite_rows, slacks
 from bregopt.program import Answer, Start, StopReason
 from bregopt.rigorous import proves_infeasible, recedes
 from bregopt.routes import routing
@@ -258,93 +258,6 @@ def within_a_norm(seed, most, price=0.0, n=4):
     X, u = bo.PSD(n), bo.Variable((n, n), name="u")
     rows = [X - S <= u, S - X <= u, bo.sum(u) <= most, bo.trace(X) == 2]
     return bo.Problem(bo.Minimize(bo.inner(C, X) + price * bo.sum(u)), rows), S
-
-
-@pytest.mark.parametrize("price", [0.0, 0.3])
-@pytest.mark.parametrize("seed", range(4))
-def test_mirrored_deviations_are_interchangeable(seed, price):
-    n = 4
-    problem, S = within_a_norm(seed, 12.0, price)
-    found = interchangeable_variables(problem.program(), None)
-    assert found.program.k == n * (n + 1) // 2
-    sol = problem.solve(solver="path", tol=1e-8)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == plain.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-    assert max(sol.primal_residual, sol.dual_residual) <= 1e-8  # of all rows and variables
-    assert (sol.u["u"] >= np.abs(sol.X - S) - 1e-8).all()
-    again = problem.solve(solver="path", tol=1e-8, warm_start=sol)
-    assert again.status == "optimal"
-    assert abs(again.value - sol.value) <= sol.error + again.error
-
-
-@pytest.mark.parametrize("solver", ["path", "lagrangian"])
-def test_interchangeable_variables_beside_squares(solver):
-    """Equal rows are not merged there, and share their multipliers all the same."""
-    n, rng = 5, np.random.default_rng(0)
-    S, X, u = symmetric(n, rng), bo.PSD(n), bo.Variable((n, n), name="u")
-    rows = [X <= u, -X <= u, bo.sum(u) <= n]
-    problem = bo.Problem(bo.Minimize(bo.sum_squares(X - S)), rows)
-    found = interchangeable_variables(problem.program(), None)
-    assert found.program.k == n * (n + 1) // 2
-    y = rng.normal(size=found.program.m)
-    shared = found._shared(y)
-    assert shared[found.rows] @ found.sign == pytest.approx(y[found.rows] @ found.sign)
-    upper = shared[: 2 * n * n].reshape(2, n, n)
-    np.testing.assert_array_equal(upper, upper.swapaxes(1, 2))
-    sol = problem.solve(solver=solver, tol=1e-7)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-def test_equal_rows_of_other_variables_keep_their_multipliers():
-    """Of three variables with equal rows two are interchangeable, and the third has another cost."""
-    X, u = bo.PSD(2), bo.Variable(3, lower=-1)
-    rows = [X[0, 1] <= u[0], X[0, 1] <= u[1], X[0, 1] <= u[2], bo.sum(u) >= 1, bo.diag(X) == 1]
-    problem = bo.Problem(bo.Minimize(u[0] + u[1] + 3 * u[2] - 4 * X[0, 1]), rows)
-    found = interchangeable_variables(problem.program(), None)
-    shared = found._shared(np.arange(1.0, 1 + found.program.m))
-    np.testing.assert_array_equal(shared[:3], [1.5, 1.5, 3.0])
-    sol = problem.solve(solver="path", tol=1e-8)
-    plain = problem.solve(solver="cvxpy", backend="CLARABEL")
-    assert sol.status == "optimal"
-    assert abs(sol.value - plain.value) <= sol.error + plain.error
-
-
-def test_contradictions_of_interchangeable_variables():
-    """The Farkas vector is one of all rows: the sum of deviations is at least that on the diagonal."""
-    problem, S = within_a_norm(0, 0.1)
-    least = 2 - np.trace(S)
-    assert least > 0.1
-    sol = problem.solve(solver="path")
-    assert sol.status == "infeasible"
-
-
-@pytest.mark.parametrize(
-    ("change", "left"),
-    [
-        (None, 1),
-        ("cost", 2),
-        ("box", 2),
-        ("shared row", 2),
-        ("bound of an own row", 2),
-        ("own row", 2),
-        ("price", 2),
-    ],
-)
-def test_what_makes_variables_interchangeable(change, left):
-    X, u = bo.PSD(2), bo.Variable(2, lower=[0.0, 1.0 if change == "box" else 0.0])
-    second = X[0, 1] * (2.0 if change == "own row" else 1.0)
-    over = [X[0, 1] <= u[0], second <= u[1] + (0.5 if change == "bound of an own row" else 0.0)]
-    soft = [bo.soft(row, 1.0 + (change == "price") * k, "hinge") for k, row in enumerate(over)]
-    shared = u[0] + (3.0 if change == "shared row" else 1.0) * u[1] >= 1
-    cost = u[0] + (2.0 if change == "cost" else 1.0) * u[1]
-    for rows in (over, soft) if change in (None, "price") else (over,):
-        problem = bo.Problem(bo.Minimize(cost - X[0, 1]), [*rows, shared, bo.diag(X) == 1])
-        found = interchangeable_variables(problem.program(), None)
-        same = 1 if change == "price" and rows is over else left
-        assert (problem.program() if found is None else found.program).k == same
 
 
 def test_which_opposite_rows_are_one():
