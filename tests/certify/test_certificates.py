@@ -26,9 +26,8 @@ def test_conjugate_is_the_minimum_over_activities(kind, y):
         y /= 2  # the domain ends at -gamma / hi = -0.65
     if kind == Penalty.LOG:
         y = abs(y) + 0.1  # the domain is above 0, and the minimizer is lo + gamma / y
-    a = np.geomspace(1e-4, 60, 200_001)
-    if kind == Penalty.SQUARE:
-        a = np.linspace(-4, 6, 200_001)
+    grid = np.linspace(-4, 6, 10_001) if kind == Penalty.SQUARE else np.geomspace(1e-4, 60, 10_001)
+    a = np.append(grid, [0.5, 2.0])  # with the bounds, where the cost has kinks
     bounds = bounds_of(kind, len(a))
     cost = bounds.penalty(a) + y * a + np.where((bounds.violation(a) > 0) & bounds.hard, np.inf, 0.0)
     claimed = bounds.conjugate(np.full(len(a), y))[0]

@@ -51,7 +51,7 @@ HOW = {
 class TestNearTheBoundary:
     """The least eigenvalue of the data is ``2^-k``: what nearly proves that there is no answer does not."""
 
-    @pytest.mark.parametrize("seed", first(2, range(12)))
+    @pytest.mark.parametrize("seed", first(1, range(12)))
     def test_no_word_is_false(self, how, seed):
         for case in near_boundary.cases(4, 1000 + 4 * seed):
             assert HOW[how](case)[0] not in ("infeasible", "unbounded")
@@ -163,7 +163,7 @@ class TestFarkas:
         X, u = bo.PSD(1), bo.Variable()
         assert not is_farkas(program([1e-10 * u >= 1, u >= 0], bo.trace(X)), np.array([1.0, 0.0]))
 
-    @pytest.mark.parametrize("seed", first(4, range(12)))
+    @pytest.mark.parametrize("seed", first(1, range(12)))
     @pytest.mark.parametrize("method", ["newton", "cyclic"])
     def test_feasible_rows_with_one_tiny_bound(self, seed, method):
         rng, n = np.random.default_rng(seed), 4

@@ -227,11 +227,12 @@ def test_partitions_equal_enumeration(sizes, kind, few_labelings, few_rounds, tm
 
 @pytest.fixture(scope="module")
 def three():
-    """Three parts of 18 vertices, by a tree of several nodes."""
+    """Three parts of 15 vertices, by a tree of several nodes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clique_inequalities, "_ROUNDS_ROOT", 1)
         patch.setattr(clique_inequalities, "AHEAD", 0)
-        found = bo.partition(hard_graph(18), 3, exact=True)
+        patch.setattr(parts_module, "partitions", lambda sizes: None)  # which would compare them all
+        found = bo.partition(hard_graph(15, seed=2), 3, exact=True)
     assert found.optimal
     assert found.nodes > 2
     return found
@@ -241,15 +242,12 @@ def test_all_partitions_satisfy_the_rows(three):
     tree = three.certificate.trees[0]
     assert sum(len(leaf.rows.signs) for leaf in tree) > 50
     rng = np.random.default_rng(0)
-    every = [rng.permutation(np.repeat([0, 1, 2], 6)) for _ in range(100)]
+    every = np.array([rng.permutation(np.repeat([0, 1, 2], 5)) for _ in range(100)])
+    X = np.triu(np.where(every[:, :, None] == every[:, None, :], 1.0, -0.5)).reshape(100, -1).T
     for leaf in tree:
-        rows, constants = leaf.rows, leaf.rows.constants((6, 6, 6))
-        T = rows.matrix(np.arange(18))
-        for part in every:
-            X = np.where(part[:, None] == part, 1.0, -0.5)
-            slack = T @ np.triu(X).ravel() + constants
-            assert abs(slack[0]) < 1e-12
-            assert (slack[1:] >= -1e-12).all()
+        slack = leaf.rows.matrix(np.arange(15)) @ X + leaf.rows.constants((5, 5, 5))[:, None]
+        assert np.abs(slack[0]).max() < 1e-12
+        assert slack[1:].min(initial=0.0) >= -1e-12
 
 
 def _negative(arrays):
@@ -262,7 +260,7 @@ def _wrong_row(arrays):
     arrays["signs0"][at] = (-1, 1, 1)
 
 
-# Fractions refuse every leaf, in ten seconds; those of a tree of cuts do in a fifth of one, below.
+# Fractions refuse every leaf, in a second; those of a tree of cuts do in a fifth of one, below.
 _HALF_OF_Y = (lambda arrays: arrays["y0"].__imul__(0.5), "the leaves prove the bound")
 _HALF_OF_Z = (lambda arrays: arrays["z0"].__imul__(0.5), "the leaves prove the bound")
 
@@ -487,8 +485,8 @@ def test_every_executor_finds_the_same(dense):
         assert (own.rows.z == other.rows.z).all()
 
 
-def hard_graph(n=90):
-    W = np.triu((np.random.default_rng(0).random((n, n)) < 0.5).astype(float), 1)
+def hard_graph(n=90, seed=0):
+    W = np.triu((np.random.default_rng(seed).random((n, n)) < 0.5).astype(float), 1)
     return W + W.T
 
 
