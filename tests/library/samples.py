@@ -6,6 +6,7 @@ import pytest
 
 
 def first(count, values):
-    """Return the values as parameters; those after the first `count` are slow."""
+    """Return the values as parameters; those after the first `count` are slow. A tuple has several."""
     values = list(values)
-    return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]
+    rest = (value if isinstance(value, tuple) else (value,) for value in values[count:])
+    return [*values[:count], *(pytest.param(*value, marks=pytest.mark.slow) for value in rest)]
