@@ -21,6 +21,7 @@ A matrix with given directions in its null space is on a face of the psd cone, `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -489,6 +490,7 @@ class Face:
         self._T = np.linalg.inv(np.triu(self._Y.T @ self._Y, 1) + np.diag(1 / tau))
 
     @classmethod
+    @cache
     def whole(cls, n: int) -> Face:
         """Return the whole cone."""
         return cls(np.zeros((n, 0)))
@@ -544,6 +546,6 @@ def _less_both(S: Array, W: Array, Y: Array) -> Array:
     """Return ``S - W Y' - Y W'``, overwriting the symmetric `S`."""
     if len(S) == 0:
         return S
-    both, other = np.hstack([W, Y]), np.hstack([Y, W])
+    both, other = np.concatenate((W, Y), axis=1), np.concatenate((Y, W), axis=1)
     less: Array = blas.dgemm(-1.0, both, other, 1.0, S.T, trans_b=1, overwrite_c=1)
     return less.T

@@ -110,7 +110,9 @@ class Capabilities:
                 if trace_bound(program, b) is None:
                     rows = f"it needs rows that bound the trace of {block.name}"
                     return f"{rows}, such as bo.trace(X) <= t, or the option trace_bound"
-        short = shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
+        short = None
+        if self.matrices:
+            short = shortage(8.0 * self.matrices * sum(order**2 for order in map(_order, program.blocks)))
         if short is not None or self.linear or not program.blocks:
             return short
         if any(program.divergences) or program.cones.count:

@@ -181,6 +181,8 @@ class Progress:
         if self._outside is None:
             return contradicts(program, y)
         presolved, outer = self._outside
+        if not presolved.steps:
+            return outer.contradicts(program, y)
         answer = presolved.restore(Answer.without_point(program, y, StopReason.INFEASIBLE))
         if answer.stop is StopReason.UNBOUNDED:  # the reduced program is the dual
             return recedes(presolved.whole, answer.X, answer.u)

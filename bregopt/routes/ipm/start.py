@@ -21,10 +21,11 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import CutShort, checkpoint
-from bregopt.linalg import DefiniteFactor, symmetrize
+from bregopt.linalg import DefiniteFactor, rows_at, symmetrize
 from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.records import dataclass
 from bregopt.routes.ipm.engine import Engine, Iterate
+from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.scaled_systems import is_small
 from bregopt.routes.progress import Progress, reason
 
@@ -304,14 +305,26 @@ def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Ar
     if isinstance(plan.listed, np.ndarray) and not plan.faces:
         rows = plan.listed[equal]
         solve = DefiniteFactor(rows @ rows.T).solve
-    elif not plan.faces and plan.A.slice(equal).disjoint:
-        squares = plan.A.norms()[equal] ** 2
+    elif (squares := _squares_of_disjoint(plan, equal)) is not None:
         solve = partial(np.multiply, np.divide(1.0, squares, out=0 * squares, where=squares > 0))
     else:
         solve = DefiniteFactor(plan.gram(identity, equal)).solve
     y[equal] = solve(plan.apply(identity)[equal])
     error = np.abs(plan.projected(plan.adjoint(y)) - identity)
     return solve, y if np.maximum.reduce(error, initial=0.0) <= _IDENTITY_TOL else None
+
+
+def _squares_of_disjoint(plan: Plan, rows: IntArray) -> Array | None:
+    """Return the squares of the rows' norms; None if two have a coefficient on one entry, or on faces."""
+    if plan.faces:
+        return None
+    if plan.listed is None:
+        A = plan.A.slice(rows)
+        return A.norms() ** 2 if A.disjoint else None
+    own = rows_at(plan.listed, rows)
+    if np.bincount(own.indices, minlength=1).max() > 1:
+        return None
+    return np.bincount(np.arange(len(rows)).repeat(np.diff(own.indptr)), own.data**2, len(rows))
 
 
 def _feasible_multipliers(program: Program) -> Array:
