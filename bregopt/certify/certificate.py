@@ -368,8 +368,9 @@ def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> 
     for trace, Z_b in zip(trace_bounds(program), Z, strict=True):
         if trace is not None:
             y = y + least_eigenvalue(Z_b) * trace.multipliers
-    Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
-    z = program.c - program.B.T @ y
+    if any(trace_bounds(program)):
+        Z = [slack(program, b, y, X_b) for b, X_b in enumerate(X)]
+    z = program.c - program.Bt @ y
     bound = np.where(y > 0, bounds.lo, np.where(y < 0, bounds.hi, 0.0))
     # Each reduced cost prices one bound of its variable; where that is infinite, the other bound replaces it.
     wanted, other = np.where(z > 0, (program.u_lo, program.u_hi), (program.u_hi, program.u_lo))

@@ -138,14 +138,30 @@ class OnFaces(Reduced):
     def _lifted(
         self, y: Array, costs: bool, noise: float = _SLACK_NOISE, X: Sequence[Array] | None = None
     ) -> Array:
-        for exposure in reversed(self.exposures):
-            weight = scattered(exposure.rows, exposure.weight, self.whole.m)
+        for k in reversed(range(len(self.exposures))):
+            exposure, weight = self.exposures[k], self._weights[k]
             near = self.whole.blocks[exposure.block].nearness is not None
             if X is not None and near:
                 y = y - self._multiple_of_divergence(exposure, weight, y, X[exposure.block]) * weight
             else:
-                y = y - self._multiple(exposure, weight, y, costs, noise) * weight
+                y = y - self._multiple(k, y, costs, noise) * weight
         return y
+
+    @cached_property
+    def _weights(self) -> list[Array]:
+        """The combination of all rows that is ``F``, of each exposure."""
+        return [scattered(own.rows, own.weight, self.whole.m) for own in self.exposures]
+
+    @cached_property
+    def _removals(self) -> list[tuple[Face, Array, Face, Array]]:
+        """The face before each exposure; on it the removed directions, the face after it, and ``F`` on them."""
+        found = []
+        for exposure, weight in zip(self.exposures, self._weights, strict=True):
+            before = Face(exposure.before)
+            R, _ = np.linalg.qr(before.project(exposure.directions))
+            F = before.compress(self.whole.A.adjoint(weight, exposure.block))
+            found.append((before, R, Face(R), symmetrize(R.T @ F @ R)))
+        return found
 
     def _multiple_of_divergence(self, exposure: Exposure, weight: Array, y: Array, X: Array) -> float:
         """Return ``t`` for a block with a divergence: the bound increases with ``t`` without end.
@@ -170,19 +186,16 @@ class OnFaces(Reduced):
         needed = -float(np.linalg.eigvalsh(R.T @ Z @ R)[0]) / own
         return max((1 + _MULTIPLE_MARGIN) * needed, balanced)
 
-    def _multiple(self, exposure: Exposure, weight: Array, y: Array, costs: bool, noise: float) -> float:
-        """Return ``t`` with ``Z + t F`` psd on the face before the exposure, by a Schur complement.
+    def _multiple(self, k: int, y: Array, costs: bool, noise: float) -> float:
+        """Return ``t`` with ``Z + t F`` psd on the face before exposure `k`, by a Schur complement.
 
         ``Z``, with the costs or without, is psd on the smaller face, ``F`` is definite on the directions that
         the exposure removes.
         """
-        b, A = exposure.block, self.whole.A
-        before = Face(exposure.before)
-        F, Z = before.compress(A.adjoint(weight, b)), before.compress(-A.adjoint(y, b))
+        b, (before, R, after, own) = self.exposures[k].block, self._removals[k]
+        Z = before.compress(-self.whole.A.adjoint(y, b))
         if costs:
             Z = Z + before.compress(self.whole.blocks[b].C)
-        R, _ = np.linalg.qr(before.project(exposure.directions))
-        after = Face(R)
         corner = after.project(Z @ R)
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > FACE_NOISE * size:
@@ -195,7 +208,6 @@ class OnFaces(Reduced):
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
             except np.linalg.LinAlgError:
                 return 0.0  # the multipliers prove nothing on the face either
-        own = symmetrize(R.T @ F @ R)
         needed = float(scipy.linalg.eigh(-symmetrize(S), own, eigvals_only=True)[-1])
         scale = float(np.linalg.norm(S)) / float(np.linalg.norm(own))
         return max(needed + _MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)

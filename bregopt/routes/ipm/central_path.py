@@ -132,7 +132,8 @@ class _CentralPath(Method):
         """Return the numbers of the iterate at hand, or its certificate where they do not suffice."""
         y, traces = 0 * at.y if self._has_no_objective else at.y, self._plan.traces(at.X)
         if not self._has_no_objective and self._may_lose_sign(at, traces):
-            return certify(PrimalDualPoint(self._program, self._plan.matrices(at.X), at.u, y))
+            known = Known(activity=at.activity, traces=traces, cone_residual=0.0)
+            return certify(PrimalDualPoint(self._program, self._plan.matrices(at.X), at.u, y, **known))
         feasible = at.residual is None or self._has_no_objective or self._dual_feasible(at.Z + at.residual)
         least = 0.0 if feasible else -at.dual_residual
         found = None if self._scores is None else self._scores.of(at, y, least, traces)
