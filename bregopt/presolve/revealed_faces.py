@@ -243,12 +243,11 @@ class Equalities:
             if size < 0.5:  # not nearby
                 return None
             w = w / size
-        w = nearest
-        if min(float(values.min(initial=np.inf)) for values in self._split(w, rank).values) < _LEAST_EXPOSED:
+        w, best = nearest, np.inf
+        split = self._split(w, rank)
+        if min(float(values.min(initial=np.inf)) for values in split.values) < _LEAST_EXPOSED:
             return None
-        best = np.inf
         for _ in range(_TURNS):
-            split = self._split(w, rank)
             K = self._on_face(split)
             miss = float(np.linalg.norm(w @ K))
             N, others = _vanishing(K, miss)
@@ -261,10 +260,11 @@ class Equalities:
                 break
             w = N @ (N.T @ w + self._turn(split, N, K, others))
             w /= max(float(np.linalg.norm(w)), TINY)
+            split = self._split(w, rank)
         return self._checked(found[0], rank, found[1]) if best <= _EXPOSING_NOISE else None
 
     def _combined(self, w: Array) -> list[Array]:
-        return [np.tensordot(w, A, 1) for A in self._stacks]
+        return [(w @ A.reshape(len(w), A.shape[1] ** 2)).reshape(A.shape[1:]) for A in self._stacks]
 
     def _split(self, w: Array, rank: int) -> _Split:
         decomposed = [np.linalg.eigh(F) for F in self._combined(w)]
