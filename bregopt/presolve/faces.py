@@ -154,7 +154,7 @@ class OnFaces(Reduced):
 
     @cached_property
     def _removals(self) -> list[tuple[Face, Array, Face, Array]]:
-        """The face before each exposure; on it the removed directions, the face after it, and ``F`` on them."""
+        """The face before each exposure, the directions it removes, the face after it, ``F`` on them."""
         found = []
         for exposure, weight in zip(self.exposures, self._weights, strict=True):
             before = Face(exposure.before)

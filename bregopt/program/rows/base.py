@@ -553,4 +553,4 @@ class SparseRows(PickledWithoutCache, Rows):
         return len(self.terms.row)
 
     def nonzero(self) -> IntArray:
-        return np.unique(self.terms.row)
+        return np.bincount(self.terms.row, minlength=self.m).nonzero()[0]

@@ -280,7 +280,7 @@ class _CentralPath(Method):
         for group in plan.groups:
             own = group.of(X)
             own -= symmetrize(own @ group.product(group.of(adjoint), own))
-        return plan.matrices(X), u - u**2 * (B.T @ w)
+        return plan.matrices(X), u - u**2 * (self._program.Bt @ w)
 
     def _dual_feasible(self, slack: Array) -> bool:
         """Whether ``C - A*(y)`` is positive definite, where ``Z`` differs from it."""

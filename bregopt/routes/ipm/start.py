@@ -301,30 +301,31 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
 def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
     plan, identity, y = engine.plan, engine.plan.identity, np.zeros(engine.plan.m)
-    solve: Callable[[Array], Array]
-    if isinstance(plan.listed, np.ndarray) and not plan.faces:
-        rows = plan.listed[equal]
-        solve = DefiniteFactor(rows @ rows.T).solve
-    elif (squares := _squares_of_disjoint(plan, equal)) is not None:
-        solve = partial(np.multiply, np.divide(1.0, squares, out=0 * squares, where=squares > 0))
-    else:
-        solve = DefiniteFactor(plan.gram(identity, equal)).solve
+    solve = _solver_of_gram(plan, equal)
     y[equal] = solve(plan.apply(identity)[equal])
     error = np.abs(plan.projected(plan.adjoint(y)) - identity)
     return solve, y if np.maximum.reduce(error, initial=0.0) <= _IDENTITY_TOL else None
 
 
-def _squares_of_disjoint(plan: Plan, rows: IntArray) -> Array | None:
-    """Return the squares of the rows' norms; None if two have a coefficient on one entry, or on faces."""
-    if plan.faces:
-        return None
-    if plan.listed is None:
-        A = plan.A.slice(rows)
-        return A.norms() ** 2 if A.disjoint else None
-    own = rows_at(plan.listed, rows)
-    if np.bincount(own.indices, minlength=1).max() > 1:
-        return None
-    return np.bincount(np.arange(len(rows)).repeat(np.diff(own.indptr)), own.data**2, len(rows))
+def _solver_of_gram(plan: Plan, rows: IntArray) -> Callable[[Array], Array]:
+    """Return the solver for the Gram matrix of some rows, on their faces."""
+    squares: Array | None = None
+    listed = None if plan.faces else plan.listed
+    if isinstance(listed, np.ndarray):
+        own = listed[rows]
+        return DefiniteFactor(own @ own.T).solve
+    if listed is not None:
+        own = rows_at(listed, rows)
+        meeting = np.bincount(own.indices, minlength=1)  # the rows that have a coefficient on each entry
+        if meeting.max() <= 1:
+            squares = (own * own).sum(axis=1)
+        elif meeting @ meeting <= len(rows) ** 2:
+            return DefiniteFactor((own @ own.T).toarray()).solve
+    elif not plan.faces and (A := plan.A.slice(rows)).disjoint:
+        squares = A.norms() ** 2
+    if squares is None:
+        return DefiniteFactor(plan.gram(plan.identity, rows)).solve
+    return partial(np.multiply, np.divide(1.0, squares, out=0 * squares, where=squares > 0))
 
 
 def _feasible_multipliers(program: Program) -> Array:

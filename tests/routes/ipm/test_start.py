@@ -1,0 +1,43 @@
+"""The first iterate: multipliers and matrices of least norm, against the Gram matrix by its definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bregopt.linalg import dense
+from bregopt.program import LinearMap, Term
+from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.routes.ipm.plan import Plan
+from bregopt.routes.ipm.start import _solver_of_gram
+
+BLOCKS, N, M = 150, 3, 60
+
+
+def rows_on(rng, entries):
+    """Return rows with one coefficient each on some of the given entries of every third block or so."""
+    terms = []
+    for b in range(BLOCKS):
+        at = np.sort(rng.choice(M, size=len(entries), replace=False))
+        i, j = np.array(entries).T
+        values = Coordinates(np.arange(len(at)), i, j, rng.normal(size=len(at)) + 3)
+        terms.append(Term(b, at, SparseRows(len(at), N, values)))
+    return LinearMap(M, (N,) * BLOCKS, tuple(terms))
+
+
+@pytest.mark.parametrize(
+    ("entries", "orthogonal"),
+    [([(0, 0), (0, 1)], True), ([(0, 0), (1, 0), (0, 0)], False), ([(1, 2)] * 40, False)],
+)
+def test_the_solver_of_the_gram_matrix_is_its_inverse(entries, orthogonal):
+    rng = np.random.default_rng(len(entries))
+    A = rows_on(rng, entries)
+    plan, rows = Plan.of(A), np.arange(1, M)
+    assert not isinstance(plan.listed, np.ndarray)
+    each = np.array(
+        [np.concatenate([dense(A.adjoint(e, b)).ravel() for b in range(BLOCKS)]) for e in np.eye(M)]
+    )
+    gram = each[rows] @ each[rows].T
+    assert orthogonal == (np.count_nonzero(gram) == np.count_nonzero(gram.diagonal()))
+    right = rng.normal(size=len(rows))
+    np.testing.assert_allclose(gram @ _solver_of_gram(plan, rows)(right), right, rtol=1e-9, atol=1e-9)
