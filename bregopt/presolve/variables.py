@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
-_HINGE = int(Penalty.HINGE)
 _RATIOS = frozenset({Penalty.LOGDET, Penalty.VON_NEUMANN})  # penalties of the ratio ``a / b``
 
 

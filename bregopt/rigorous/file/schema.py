@@ -46,7 +46,6 @@ __all__ = [
 FORMAT = "bregopt bounds 3"
 OLDER_FORMAT = "bregopt bounds 2"  # without the statement for `bregopt-check`
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time
-_DIVERGENCES = ("frobenius", "logdet", "von_neumann")
 _RELATIVE = (Penalty.LOGDET, Penalty.VON_NEUMANN)  # whose bounds are positive numbers
 _SIGNED = ("entropy", "trace of a logarithm")  # functions whose weights may be negative
 _VECTORS = ("u_lo", "u_hi", "lo", "hi", "lo_rad", "hi_rad", "weight")
