@@ -1072,7 +1072,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("step lengths by Lanczos", "routes.ipm.cones:FaceCone.length"),
             replaced("routes.ipm.cones._LANCZOS_ORDER", 10**9),
-            *("max-cut of 2,000 edges, n = 500", solving(cut, 500, 2_000, solver="path")),
+            *("max-cut of 3,200 edges, n = 800", solving(cut, 800, 3_200, solver="path")),
         ),
         (
             *("bordering variables", "routes.ipm.linear_solvers:VariableMetric.split"),

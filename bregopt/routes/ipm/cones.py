@@ -127,7 +127,7 @@ class FaceCone:
         """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
         if len(root) == 0:
             return math.inf
-        # Pays on: max-cut of 2,000 edges, n = 500.
+        # Pays on: max-cut of 3,200 edges, n = 800.
         if len(root) >= _LANCZOS_ORDER:
             return _length_to_boundary(self._least_scaled(root, step))
         if self.is_face:
