@@ -844,16 +844,6 @@ def inequalities(n: int, m: int = 150, dense: int = 20) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.inner(np.diag(rng.normal(size=n)), X)), rows)
 
 
-def station_key_rate() -> bo.Problem:
-    """Return the key rate of signals to a station in the middle, 3 % of those that pass disagree."""
-    passed, failed = bo.PSD(4), bo.PSD(4)
-    rows = [passed + failed == np.eye(4) / 4, bo.trace(passed) == 0.25]
-    for s in (np.diag([1.0, -1.0]), np.array([[0, 1.0], [1, 0]])):
-        rows.append(bo.inner((np.eye(4) - np.kron(s, s)) / 2, passed) == 0.03 * 0.25)
-    key = [np.kron(np.diag(e), np.eye(2)) for e in np.eye(2)]
-    return bo.Problem(bo.Minimize(bo.key_rate(passed, pinching=key)), rows)
-
-
 def priced_key_rate() -> bo.Problem:
     """Return a key rate plus a cost; its optimal states are nearly block-diagonal."""
     rng = np.random.default_rng(7)
@@ -1576,11 +1566,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("barrier method", "routes.entropy.interior_point:Barrier"),
             replaced("routes.entropy.route._LOST", np.inf),
             *("a key rate of an image beside a cost, order 8", solving(priced_image)),
-        ),
-        (
-            *("far points without a certificate", "routes.entropy.interior_point:EntropyPath._is_far"),
-            replaced("routes.entropy.route._CERTIFIED", np.inf),
-            *("a key rate by a station in the middle", solving(station_key_rate, tol=1e-9)),
         ),
         (
             *("slacks on the central path", "routes.entropy.interior_point:EntropyPath"),

@@ -115,17 +115,14 @@ class EntropyPath(Method):
         Its form, possibly on the faces that its rows hold the matrices on.
     nearest : float
         The gap, relative to the objective, below which the method does not go: it stays on the central path.
-    far : float
-        The products of slacks and multipliers, relative to the first ones and the value, above which no
-        certificate is computed.
     """
 
     tests_multipliers = False
     patience = 20
 
-    def __init__(self, program: Program, form: StandardForm, nearest: float = 0.0, far: float = np.inf):
+    def __init__(self, program: Program, form: StandardForm, nearest: float = 0.0):
         self.program, self.form, self._nearest, self._size = program, form, nearest, 0.0
-        self._far, self._first, self._last, self._mean = far, 0.0, np.inf, 0.0
+        self._mean = 0.0
         self.reduced = form.faces is not None or form.zeros.size > 0
         self._transposed = [sp.csr_array(t.L.T) if sp.issparse(t.L) else t.L.T for t in form.terms]
         self._curved = np.zeros(len(form.h))  # 1 for inequalities with convex terms
@@ -222,22 +219,9 @@ class EntropyPath(Method):
 
     # --- the interface of the monitor
 
-    # Pays on: a key rate by a station in the middle.
-    def _is_far(self, at: State, value: float) -> bool:
-        """Whether products of slacks and multipliers fall, and are too large for a certificate to end."""
-        pairs = zip(self.cones, at.S, strict=True)
-        total = float(at.s @ at.lam) + sum(float(at.x[cone.place] @ S) for cone, S in pairs)
-        falls, self._last = total < self._last, total
-        self._first = max(self._first, total)
-        return falls and total > self._far * max(self._first, abs(value))
-
     def certificate(self, at: State) -> Certificate:
         """Return the certificate of a point, which is that of the tangent program there."""
         form = self.form
-        terms = [(t, own) for t, own in zip(form.terms, at.locals, strict=True) if t.place is None]
-        value = float(form.c @ at.x) + sum(float(t.weight @ own.value) for t, own in terms)
-        if self._is_far(at, value):
-            return Certificate(value + self.program.offset, -np.inf, np.inf, np.inf, np.inf, np.inf)
         X, u = form.point(at.x)
         tangent = (tangent_inside if self.reduced else tangent_program)(self.program, X, u)
         if tangent is None:

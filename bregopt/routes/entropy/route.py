@@ -33,8 +33,6 @@ _STEPS, _PROJECTIONS = 200, 60
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
 # the option `central`. Pays on: correlation matrices nearest to one of rank one in relative entropy, n = 25.
 _NEAREST = 0.01, 0.5
-# Products of slacks and multipliers, relative to the tolerance, above which no certificate ends the method.
-_CERTIFIED = 1e3
 # Fraction of the tolerance on revealed faces: multipliers of all rows are large there, and multiply what the
 # rows lack.
 _ON_REVEALED = 1e-3
@@ -150,8 +148,7 @@ def _followed(
         found = _projected(program, form, settings, progress)
         if found is not None:
             return found
-    far = np.inf if progress.watched else _CERTIFIED * settings.tol
-    method = kind(program, form, settings.tol * _NEAREST[settings.central], far)
+    method = kind(program, form, settings.tol * _NEAREST[settings.central])
     limit = step + (settings.max_iter or _STEPS)
     share = _ON_REVEALED if isinstance(faces, OnRevealedFaces) else 1.0
     monitor = Monitor(program, settings, progress, share)
