@@ -114,6 +114,8 @@ def test_the_last_round_of_triangles_keeps_the_proof():
     """The round that proves a partition ends the rounds. The first graph has an odd number of vertices."""
     networkx = pytest.importorskip("networkx")
     novel, club = networkx.les_miserables_graph(), networkx.karate_club_graph()
+    novel = novel.subgraph(sorted(novel, key=lambda name: (-novel.degree(name), name))[:31])
+    assert not bo.min_balanced_cut(novel, weights="weight").optimal
     assert bo.min_balanced_cut(novel, weights="weight", bound="triangles").optimal
     assert bo.partition(club, 3, sizes=(16, 12, 6), bound="triangles").optimal
 
@@ -254,7 +256,7 @@ def test_the_strongest_cut_is_compared_exactly():
     assert strongest(parts[:2], W, largest=False) == 0
 
 
-@pytest.mark.parametrize("seed", first(2, range(6)))
+@pytest.mark.parametrize("seed", first(1, range(6)))
 def test_a_bound_never_makes_a_cut_worse(seed):
     """On weighted tori, where the relaxation proves nothing and its roundings mislead a search."""
     rng = np.random.default_rng(seed)

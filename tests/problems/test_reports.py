@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import first
 
 import bregopt as bo
 
@@ -177,7 +178,7 @@ def test_of_many_edges_and_curves_the_largest_are_drawn():
     assert drawn == {tuple(curve) for curve in curves.T[np.argsort(-np.abs(curves).max(axis=0))[:500]]}
 
 
-@pytest.mark.parametrize("n", [5, 60, 120])
+@pytest.mark.parametrize("n", first(2, [5, 60, 120]))
 def test_labels_at_any_order_and_unknown_entries_unlike_zero(n):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -135,7 +135,7 @@ def slack_of(graph, w, plus, sol):
 def test_vertices_that_others_dominate_are_left_out_of_the_same_problem(kind, weighted, plus, monkeypatch):
     graph, rng = random_graph(3, 24, 0.15), np.random.default_rng(1)
     if kind == "points":
-        graph = networkx.random_geometric_graph(60, 0.2, seed=1)
+        graph = networkx.random_geometric_graph(45, 0.2, seed=1)
     n = len(graph)
     w = rng.uniform(0, 3, n) if weighted else np.ones(n)
     w[5] = 0 if weighted else 1

@@ -1,5 +1,6 @@
 """Every row family against its definition: a stack of dense symmetric matrices."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -283,9 +284,19 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: "-".join(map(str, route.values())))
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("form", ["many", "soft", "apart"])
+FORMS = ("many", "soft", "apart")
+
+
+def turns():
+    """Yield objective, form and route. The default run has each pair of two of them, the slow one all."""
+    each = itertools.product(enumerate(OBJECTIVES), enumerate(FORMS), enumerate(ROUTES))
+    for (i, objective), (j, form), (k, route) in each:
+        slow = [pytest.mark.slow] * ((i + j + k) % len(FORMS) != 0)
+        name = "-".join([form, objective, *map(str, route.values())])
+        yield pytest.param(objective, form, route, id=name, marks=slow)
+
+
+@pytest.mark.parametrize(("objective", "form", "route"), turns())
 @pytest.mark.filterwarnings("ignore:cvxpy:bregopt.ConvergenceWarning")  # a peer may miss the last digits
 def test_a_plug_in_family_is_as_good_as_its_dense_rows(objective, form, route):
     rng = np.random.default_rng(3)
