@@ -135,6 +135,16 @@ def _large(program: Program) -> bool:
     return max(program.A.orders, default=0) >= LEAST_CHORDAL_ORDER
 
 
+def _rows_may_be_alike(program: Program) -> bool:
+    from bregopt.presolve.svec import all_differ  # which imports this module
+
+    return program.m > 1 and not all_differ(program)
+
+
+def _variables_may_be_alike(program: Program) -> bool:
+    return program.k > 1 and _rows_may_be_alike(program)
+
+
 _variables, _squares = attrgetter("k"), attrgetter("has_squares_beside_others")
 # A new reduction is one file and one line here. Both are in the order in which reductions are applied.
 UNIVERSAL: dict[str, _Apply] = {
@@ -152,8 +162,8 @@ REQUESTED: dict[str, _Apply] = {
     "slacks": _ours("epigraphs:slacks", _variables),
     "equal variables": _ours("variables:equal_variables", _variables),
     "zero variables": _ours("variables:fixed_variables", _variables),  # x = 2 y and y = 2 x
-    "interchangeable variables": _ours("interchange:interchangeable_variables", _variables),
-    "parallel rows": _ours("svec:parallel_rows"),
+    "interchangeable variables": _ours("interchange:interchangeable_variables", _variables_may_be_alike),
+    "parallel rows": _ours("svec:parallel_rows", _rows_may_be_alike),
     "opposite rows": _ours("epigraphs:opposite_rows", _variables),
     "defined variables": _ours("variables:defined_variables", _variables),
     "zero sums": _ours("equalities:zero_sums"),

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
-from bregopt.presolve.svec import all_differ, coefficients, comparable, orientation, oriented
+from bregopt.presolve.svec import coefficients, comparable, orientation, oriented
 from bregopt.program import Answer, Program, SecondOrderCones, Start
 from bregopt.records import dataclass, replace
 
@@ -77,7 +77,7 @@ class Interchanged(Reduced):
 # Pays on: sparse component within a norm, n = 24.
 def interchangeable_variables(program: Program, tolerances: Tolerances) -> Interchanged | None:
     """Let the variables of one color be one."""
-    if program.k < 2 or all_differ(program) or not comparable(program):
+    if not comparable(program):
         return None
     rows, cones = coefficients(program), program.cones
     sign = np.where(np.diff(rows[:, : -program.k].indptr) > 0, orientation(rows), 1.0)

@@ -419,7 +419,7 @@ class Merged(Reduced):
 # Pays on: embedding of distances, n = 20.
 def parallel_rows(program: Program, tolerances: Tolerances) -> Merged | None:
     """Merge hard rows, and hinges on the same bounds, that are equal up to sign; other penalties stay."""
-    if program.m < 2 or all_differ(program) or not comparable(program):
+    if not comparable(program):
         return None
     rows = coefficients(program)
     first = orientation(rows)

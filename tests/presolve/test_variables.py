@@ -16,7 +16,6 @@ from bregopt.presolve import presolve
 from bregopt.presolve.epigraphs import (
     absolute_values,
     differences,
-    interchangeable_variables,
     opposite_rows,
     slacks,
 )
@@ -38,7 +37,7 @@ from bregopt.routes.base import Settings
     "reduction",
     [
         *(absolute_values, boxes, defined_variables, differences, dominated_variables, equal_variables),
-        *(fixed_variables, independent_columns, interchangeable_variables, opposite_rows, slacks),
+        *(fixed_variables, independent_columns, opposite_rows, slacks),
     ],
 )
 def test_reductions_of_variables_do_not_apply_without_one(reduction):
