@@ -93,7 +93,7 @@ class Known:
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-@pytest.mark.parametrize("seed", first(2, range(4)))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 @pytest.mark.parametrize("rows", ["diagonal", "fixed", "bounds"])
 @pytest.mark.parametrize("kind", [*CLOSED, "weighted"])
 def test_the_accuracy_holds_and_is_sharp(kind, rows, seed):

@@ -307,7 +307,7 @@ def cone_violation(cones, x):
     return worst
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=files(), seed=st.integers(0, 99))
 def test_files_mean_what_they_say(tmp_path_factory, drawn, seed):
     text, (cost, F, H, D, a, A, b, constant), (var, con) = drawn
@@ -348,7 +348,7 @@ def test_files_mean_what_they_say(tmp_path_factory, drawn, seed):
     assert (cones > 1e-9) == (cone_violation(curved, np.concatenate([x, activity])) > 1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=files())
 def test_what_is_written_is_read_as_it_was(tmp_path_factory, drawn):
     folder = tmp_path_factory.mktemp("cbf")
@@ -498,7 +498,7 @@ def test_no_file_and_no_gzip(tmp_path):
         bo.read_cbf(written(tmp_path, CONES, "a.cbf.gz"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(tmp_path_factory, data):
     text = data.draw(st.sampled_from([CONES, MATRIX_CONSTRAINT, ROTATED]))

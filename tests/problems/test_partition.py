@@ -49,7 +49,7 @@ def cuts_of(W, parts):
 GIVEN_SIZES = [(3, 3, 3), (1, 2, 5), (2, 2, 2, 2), (4, 5), (1, 1, 1, 4), (7, 1), (1, 1), (1, 1, 1), (3, 4, 2)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.sampled_from(GIVEN_SIZES),

@@ -324,7 +324,7 @@ def test_no_interval_excludes_a_known_integer_optimum():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_interval_of_any_kind_of_problem_excludes_its_integer_optimum(seed, kind):
     known = problem(np.random.default_rng(seed), kind)
     with warnings.catch_warnings():

@@ -44,7 +44,7 @@ def general_problem(n, m, exact, seed):
     return bo.Problem(bo.Minimize(bo.inner(C + C.T, X) + 0.3 * u), rows)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(R=st.integers(1, 40), D=st.integers(1, 8), price=st.floats(1.05, 8), seed=SEEDS)
 def test_margins_agree_with_clarabel(R, D, price, seed):
     rng = np.random.default_rng(seed)
