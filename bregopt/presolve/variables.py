@@ -21,11 +21,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, scattered
 from bregopt.certify import is_farkas
-from bregopt.linalg import rows_at
+from bregopt.linalg import added_up, csr_of, rows_at
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.equalities import DEPENDENT, LARGEST_QR, clearly_independent, combinations
 from bregopt.presolve.svec import (
@@ -46,6 +45,7 @@ __all__ = [
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
+_Entries = tuple[Array, IntArray, IntArray]  # of a sparse matrix: values, rows and columns
 _RATIOS = frozenset({Penalty.LOGDET, Penalty.VON_NEUMANN})  # penalties of the ratio ``a / b``
 
 
@@ -177,6 +177,8 @@ class Substituted(Reduced):
     slope : csr_array of shape (len(J), len(kept))
     row : int array of shape (len(J),)
         The row that fixes or bounds each; -1 where its box does.
+    entry : array
+        The coefficients of the variables in these rows, where they have one.
     left : int array
         The remaining rows.
     """
@@ -186,6 +188,7 @@ class Substituted(Reduced):
     first: Array
     slope: Any
     row: IntArray
+    entry: Array
     left: IntArray
 
     repeats: ClassVar[bool] = True  # of chains of equalities each pass takes some
@@ -221,7 +224,7 @@ class Substituted(Reduced):
         """Return multipliers of all rows; those of the variables' own rows leave them no reduced cost."""
         y, bounded = scattered(self.left, own, self.whole.m), self.row >= 0
         J, row = self.J[bounded], self.row[bounded]
-        y[row] = (costs - self.whole.Bt @ y)[J] / _elements(self.whole.B, row, J)
+        y[row] = (costs - self.whole.Bt @ y)[J] / self.entry
         return y
 
 
@@ -249,10 +252,8 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
     free = (program.c == 0) & ~program.in_cones
     if not free.any():
         return None
-    B, bounds = sp.csr_array(program.B, copy=True), program.bounds
-    B.eliminate_zeros()
-    B = B.tocoo()
-    row, column, value = B.row, B.col, B.data
+    (starts, row, value), bounds = program.by_columns, program.bounds
+    column = np.arange(program.k).repeat(np.diff(starts))
     below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
     one_sided = bounds.hard[row] & (below ^ above)
     # Whether an increase of the variable relaxes the row, and a decrease.
@@ -346,30 +347,34 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     if not found:
         return None
     J, row = np.array(sorted({j: (j, r) for j, r in reversed(found)}.values()), dtype=np.intp).T
-    by_row, norms = row >= 0, program.A.norms()
-    good = ~by_row | ((norms[row] == 0) & (np.diff(program.B.indptr)[row] <= _MOST_TERMS))
+    B, by_row, norms = program.B, row >= 0, program.A.norms()
+    of_row, column, value = np.arange(program.m).repeat(np.diff(B.indptr)), B.indices, B.data
+    good = ~by_row | ((norms[row] == 0) & (np.diff(B.indptr)[row] <= _MOST_TERMS))
     chosen = np.zeros(program.k)
     chosen[J[good]] = 1.0
-    good &= ~by_row | ((abs(program.B) > 0).astype(float) @ chosen == 1)[row]
+    good &= ~by_row | (np.bincount(of_row, chosen[column] * (value != 0), program.m) == 1)[row]
     J, row, by_row = J[good], row[good], by_row[good]
     if not len(J):
         return None
-    mask = np.zeros(program.k, dtype=bool)
-    mask[J] = True
-    kept, bounding = np.flatnonzero(~mask), row[by_row]
-    left = np.setdiff1d(np.arange(program.m), bounding)
+    # The number of each variable among J or the others, and of each row among those of J or the others.
+    place, number = np.full(program.k, -1), np.full(program.m, -1)
+    place[J], number[row[by_row]] = np.arange(len(J)), np.flatnonzero(by_row)
+    kept, left = np.flatnonzero(place < 0), np.flatnonzero(number < 0)
+    in_J, bounding = place[column] >= 0, number[of_row] >= 0
+    entry = np.bincount(number[of_row[in_J & bounding]], value[in_J & bounding], len(J))
     bounds, first = program.bounds, np.zeros(len(J))
-    end = np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi)[bounding]
+    end = np.where(np.isfinite(bounds.lo), bounds.lo, bounds.hi)
+    first[by_row] = end[row[by_row]] / entry[by_row]
     first[~by_row] = _finite_end(program, J[~by_row])
-    own = _elements(program.B, bounding, J[by_row])
-    first[by_row] = end / own
-    place = sp.csr_array((-1 / own, (np.flatnonzero(by_row), np.arange(len(own)))), (len(J), len(own)))
-    slope = sp.csr_array(place @ rows_at(program.B, bounding)[:, kept])
-    B = rows_at(program.B, left)
-    in_rows, others = B[:, J], B[:, kept]
-    moved, B = in_rows @ first, others + in_rows @ slope
-    B = sp.csr_array(B.multiply(abs(B) > ENTRY_NOISE * (abs(others) + abs(in_rows) @ abs(slope))))
-    B.eliminate_zeros()
+    place[kept], number[left] = np.arange(len(kept)), np.arange(len(left))
+    of_row, of_column = number[of_row], place[column]
+    defining, own, others = (
+        (value[mask], of_row[mask], of_column[mask])
+        for mask in (bounding & ~in_J, in_J & ~bounding, ~(in_J | bounding))
+    )
+    slope = csr_of(-defining[0] / entry[defining[1]], *defining[1:], (len(J), len(kept)))
+    moved = np.bincount(own[1], own[0] * first[own[2]], len(left))
+    B = _with_product(others, own, slope, len(left))
     lo, hi = bounds.lo[left] - moved, bounds.hi[left] - moved
     used = (np.diff(B.indptr) > 0) | (norms[left] > 0) | (lo > 0) | (hi < 0) | ~bounds.hard[left]
     left, some = left[used], np.flatnonzero(used)
@@ -383,7 +388,20 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     if program.c[J].any():
         cost, c = float(program.c[J] @ first), without_round_off(smaller.c, slope.T, program.c[J])
         smaller = replace(smaller, c=c, offset=program.offset + cost, constant=program.stated_constant)
-    return Substituted(program, smaller, J, kept, first, slope, row, left)
+    return Substituted(program, smaller, J, kept, first, slope, row, entry[by_row], left)
+
+
+def _with_product(B: _Entries, D: _Entries, F: Any, m: int) -> Any:
+    """Return ``B + D F`` as a CSR matrix of `m` rows, without elements that are round-off."""
+    value, row, column = D
+    count = np.diff(F.indptr)[column]
+    ends = count.cumsum()
+    at = np.arange(count.sum()) + (F.indptr[column] - ends + count).repeat(count)
+    value = np.concatenate([B[0], value.repeat(count) * F.data[at]])
+    row, column = np.concatenate([B[1], row.repeat(count)]), np.concatenate([B[2], F.indices[at]])
+    both, row, column = added_up(np.array([value, np.abs(value)]).T, row, column, F.shape[1])
+    real = np.abs(both[:, 0]) > ENTRY_NOISE * both[:, 1]
+    return csr_of(both[real, 0], row[real], column[real], (m, F.shape[1]))
 
 
 def _finite_end(program: Program, J: IntArray) -> Array:
@@ -392,11 +410,6 @@ def _finite_end(program: Program, J: IntArray) -> Array:
     first = starts[J]  # of all rows of a variable, which it relaxes in the same direction
     rises = (value[first] > 0) == np.isfinite(program.bounds.lo[row[first]])
     return np.where(rises, program.u_hi[J], program.u_lo[J])
-
-
-def _elements(B: Any, row: IntArray, column: IntArray) -> Array:
-    """Return the given elements of a sparse matrix."""
-    return np.asarray(B[row, column]).ravel() if len(row) else np.zeros(0)
 
 
 # --- Dependent variables --------------------------------------------------------------------------------
