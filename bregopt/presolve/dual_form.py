@@ -135,10 +135,9 @@ def dual_form(program: Program, tolerances: Tolerances) -> Dualized | None:
     """Replace linear matrix inequalities by their dual where Newton's method takes fewer operations on it."""
     work = newton_work(program)
     most = _DUAL_PAYS * work
-    form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most))
-    if form is None or (form.splits and work < _SPLITTING_PAYS):
-        return None
-    found = _dual(program, form)
+    entire = work < _SPLITTING_PAYS
+    form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most), entire=entire)
+    found = None if form is None else _dual(program, form)
     if found is None or newton_work(found.program) >= most:
         return None
     much = newton_work(found.program) < _DUAL_PAYS_ON_FACES * work
@@ -297,13 +296,6 @@ class MatrixInequalities:
         return entry_prices(self.whole)
 
     @property
-    def splits(self) -> bool:
-        """Whether some entries of a matrix are defined, and others are not."""
-        widths = [n * (n + 1) // 2 for n in self.whole.A.orders]
-        defined = np.split(self.pivot >= 0, np.cumsum(widths)[:-1])
-        return any(0 < np.count_nonzero(own) < len(own) for own in defined)
-
-    @property
     def others(self) -> IntArray:
         """The entries that are not defined, which are the last elements of ``v``."""
         return np.flatnonzero(self.pivot < 0)
@@ -344,16 +336,20 @@ def entry_prices(program: Program) -> Array:
 
 
 def matrix_inequalities(
-    program: Program, largest: float = np.inf, defined: bool = True
+    program: Program, largest: float = np.inf, defined: bool = True, entire: bool = False
 ) -> MatrixInequalities | None:
     """Return a program as linear matrix inequalities in at most `largest` elements of ``v``.
 
-    None if it has a divergence, if there are more elements, or if `defined` and no entry is defined by rows.
+    None if it has a divergence, if there are more elements, if `defined` and no entry is defined by rows, or
+    if `entire` and a matrix is defined in part.
     """
-    if not _may_have_defined_entries(program, largest, defined):
+    widths = np.array(program.A.orders) * (np.array(program.A.orders) + 1) // 2
+    if not _may_have_defined_entries(program, widths, largest, defined, entire):
         return None
     rows = sparse_svec(program.A)
     pivot = _pivots(program, rows)
+    if entire and _defines_in_part(pivot, widths):
+        return None
     own, others = np.flatnonzero(pivot >= 0), np.flatnonzero(pivot < 0)
     if (defined and len(own) == 0) or program.k + len(others) > largest:
         return None
@@ -388,21 +384,30 @@ def matrix_inequalities(
     )
 
 
-def _may_have_defined_entries(program: Program, largest: float, defined: bool) -> bool:
+def _may_have_defined_entries(
+    program: Program, widths: IntArray, largest: float, defined: bool, entire: bool
+) -> bool:
     """Whether the objective is linear and equalities may define all but the `largest` number of entries.
 
-    They need not define any unless `defined`.
+    They need not define any unless `defined`. If `entire`, entries of a matrix count where all may be defined.
     """
     if any(b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks):
         return False
-    widths = np.array(program.A.orders) * (np.array(program.A.orders) + 1) // 2
     left = program.k + int(widths.sum()) - largest
     if left > int(program.bounds.equal.sum()) or not program.bounds.kinds <= _PENALTIES:
         return False
     if sum(term.rows.count() for term in program.A.terms) + int(widths.sum()) > _LARGEST_LISTED:
         return False
     single = np.minimum(_single_entries(program), widths)
+    if entire:
+        single[single < widths] = 0
     return (bool(single.any()) or not defined) and left <= int(single.sum())
+
+
+def _defines_in_part(pivot: IntArray, widths: IntArray) -> bool:
+    """Whether some entries of a matrix are defined, and others are not."""
+    defined = np.split(pivot >= 0, np.cumsum(widths)[:-1])
+    return any(0 < np.count_nonzero(own) < len(own) for own in defined)
 
 
 def _single_entries(program: Program) -> IntArray:

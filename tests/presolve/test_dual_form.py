@@ -373,6 +373,18 @@ def test_matrix_inequalities_hold_the_program():
     assert np.allclose(stacks[0][0], X[0])
 
 
+@pytest.mark.parametrize("fixed", [3, 2])
+def test_a_matrix_is_defined_in_all_of_its_entries_or_in_part(fixed):
+    """``[[S, x], [x', t]]`` has entries that no row defines once they are entries of a matrix variable."""
+    S, X = np.eye(3) + 0.1, cp.Variable((3, 3), PSD=True)
+    rows = [X[i, j] == S[i, j] for i in range(3) for j in range(i, 3) if max(i, j) < fixed]
+    program = bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace(X)), [*rows, cp.sum(X) <= 9])).program()
+    form = matrix_inequalities(program)
+    defined = np.count_nonzero(form.pivot >= 0)
+    assert defined == fixed * (fixed + 1) // 2
+    assert (matrix_inequalities(program, entire=True) is None) == (defined < 6)
+
+
 def test_certificates_of_the_dual_change_roles():
     certificate = Certificate(
         primal=2.0, dual=1.0, gap=0.5, primal_residual=0.1, dual_residual=0.2, error=1.0
