@@ -389,7 +389,7 @@ def _may_have_defined_entries(
 ) -> bool:
     """Whether the objective is linear and equalities may define all but the `largest` number of entries.
 
-    They need not define any unless `defined`. If `entire`, entries of a matrix count where all may be defined.
+    They need not define any unless `defined`. If `entire`, a matrix counts where all of it may be defined.
     """
     if any(b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks):
         return False
