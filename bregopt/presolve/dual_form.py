@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.divergences import psd_part
-from bregopt.linalg import csr_of, root_of, rows_at
+from bregopt.linalg import columns_at, csr_of, root_of, rows_at
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import exposures_of
 from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map, without_round_off
@@ -357,7 +357,7 @@ def matrix_inequalities(
     inverse = 1 / _values(rows, at, own)
     v = program.B
     if len(others):
-        v = sp.csr_array(sp.hstack([v, rows[:, others]], format="csr"))
+        v = sp.csr_array(sp.hstack([v, columns_at(rows, others)], format="csr"))
     F_D, F_0 = rows_at(v, at, -inverse), np.zeros(len(pivot))
     F_0[own] = inverse * program.bounds.lo[at]
     left = np.ones(program.m, dtype=bool)
@@ -469,7 +469,7 @@ def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
 
 def _columns(A: Any, kept: IntArray) -> Any:
     """Return some columns, in ascending order, of a CSR matrix, the matrix itself for all of them."""
-    return A if len(kept) == A.shape[1] else A[:, kept]
+    return A if len(kept) == A.shape[1] else columns_at(A, kept)
 
 
 def _substituted(v: Any, D: Any, F_D: Any, F_0: Array) -> tuple[Any, Array, Array]:
