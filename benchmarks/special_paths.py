@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import math
 import operator
 import os
@@ -87,13 +88,13 @@ def answering(place: str, value: Any) -> Callable[[], Any]:
     return replaced(place, lambda *_, **__: value)
 
 
-def without(name: str) -> Callable[[], Any]:
-    """Return what switches off a reduction."""
+def without(*names: str) -> Callable[[], Any]:
+    """Return what switches off reductions."""
 
     @contextlib.contextmanager
     def off() -> Iterator[None]:
         with patch.dict(presolve.UNIVERSAL), patch.dict(presolve.REQUESTED):
-            for known in (presolve.UNIVERSAL, presolve.REQUESTED):
+            for known, name in itertools.product((presolve.UNIVERSAL, presolve.REQUESTED), names):
                 known.pop(name, None)
             yield
 
@@ -844,6 +845,14 @@ def inequalities(n: int, m: int = 150, dense: int = 20) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.inner(np.diag(rng.normal(size=n)), X)), rows)
 
 
+def bounded_completion(n: int) -> bo.Problem:
+    """Return the completion of least nuclear norm of half of the entries of rank three, others in bounds."""
+    rng = np.random.default_rng(2)
+    M = rng.normal(size=(n, 3)) @ rng.normal(size=(3, n))
+    F, (i, j) = bo.Variable((n, n), lower=-10.0, upper=10.0), np.nonzero(rng.random((n, n)) < 0.5)
+    return bo.Problem(bo.Minimize(bo.norm_nuc(F)), [F[i, j] == M[i, j]])
+
+
 def priced_key_rate() -> bo.Problem:
     """Return a key rate plus a cost; its optimal states are nearly block-diagonal."""
     rng = np.random.default_rng(7)
@@ -1004,8 +1013,9 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ("boxes", "presolve.variables:boxes", without("boxes"), "300 triplets", of_three()),
         ("slacks", "presolve.epigraphs:slacks", without("slacks"), "300 triplets", of_three()),
         (
-            *("fixed variables", "presolve.variables:fixed_variables", without("fixed variables")),
-            *("completion of 24 x 24", solving(relaxations.matrix_completion, bo, 24, solver="path")),
+            *("fixed variables", "presolve.variables:fixed_variables"),
+            without("fixed variables", "zero variables"),
+            *("completion of 24 x 24 within bounds", solving(bounded_completion, 24, solver="path")),
         ),
         (
             *("idle variables", "presolve.epigraphs:slacks", without("slacks")),

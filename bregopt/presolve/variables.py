@@ -228,7 +228,7 @@ class Substituted(Reduced):
         return y
 
 
-# Pays on: completion of 24 x 24.
+# Pays on: completion of 24 x 24 within bounds.
 def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute the variables that equations in no other variable and no matrix fix within their boxes."""
     bounds = program.bounds
