@@ -80,7 +80,7 @@ def test_the_results_are_those_of_scikit_learn(model, grid):
     [
         GridSearchCV(
             make_pipeline(LogDetMetricLearner(n_pairs=60), LogisticRegression()),
-            {"logdetmetriclearner__gamma": [0.1, 1.0]},
+            {"logdetmetriclearner__gamma": [1.0]},
             cv=2,
         )
     ]
