@@ -1140,7 +1140,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("largest least eigenvalue", "routes.alternatives:with_interior"),
-            replaced("routes.alternatives.with_interior", lambda program, answer, *_: answer),
+            replaced("routes.projection.route.with_interior", lambda program, answer, *_: answer),
             *("log det of matrices with a null vector", solving(null_vector, 10)),
         ),
         (
