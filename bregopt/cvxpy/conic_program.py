@@ -143,16 +143,16 @@ class Conic:
     def places(self) -> Places:
         """The block, entry and weight of each psd row."""
         of_order = {n: triangle(n) for n in set(self.orders)}
-        triangles = [of_order[n] for n in self.orders]
+        triangles = [of_order[n] for n in self.orders] or [triangle(0)]
         i, j, weight = (np.concatenate(part) for part in zip(*triangles, strict=True))
-        block = np.repeat(np.arange(len(self.orders)), [len(part.i) for part in triangles])
+        block = np.repeat(np.arange(len(triangles)), [len(part.i) for part in triangles])
         return Places(block, i, j, weight)
 
     @cached_property
     def _entries(self) -> tuple[IntArray, IntArray]:
         """The number of each psd row's entry, and of its mirror image, among the entries of all matrices."""
         block, i, j, _ = self.places
-        orders = np.array(self.orders)
+        orders = np.array(self.orders, dtype=np.intp)
         n, first = orders[block], (np.cumsum(orders**2) - orders**2)[block]
         return first + i * n + j, first + j * n + i
 
@@ -167,7 +167,7 @@ class Conic:
     def triangles(self, S: Sequence[Array]) -> Array:
         """Return the psd rows of matrices."""
         at, _ = self._entries
-        rows: Array = self.places.weight * np.concatenate([np.ravel(S_b) for S_b in S])[at]
+        rows: Array = self.places.weight * np.concatenate([np.zeros(0), *map(np.ravel, S)])[at]
         return rows
 
 

@@ -43,7 +43,7 @@ from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
 from bregopt.program.convex_functions import NumbersRelativeEntropy
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.records import dataclass
+from bregopt.records import dataclass, replace
 
 __all__ = [
     "Conic",
@@ -166,9 +166,13 @@ class Direct:
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return ``z``: on the rows ``R`` from the multipliers, on the pivots' rows from ``A'z = -c``."""
+        return self.of_rows(self.program.bounds.clip(y), priced)
+
+    def of_rows(self, y: Array, priced: bool) -> Array:
+        """Return the ``z`` of these multipliers of the rows ``R``."""
         c = self.conic.c if priced else np.zeros(len(self.conic.c))
         z, rows = np.zeros(len(self.conic.b)), self.rows
-        z[rows.R] = -self.program.bounds.clip(y)
+        z[rows.R] = -y
         z[rows.D] = -rows.T * (c + self.conic.At @ z)[rows.P]
         return z
 
@@ -389,7 +393,7 @@ def too_large(conic: Conic) -> str | None:
 
 
 class Exponential:
-    """(P) with a free variable for each ``x``, and ``s`` in second-order cones and matrices.
+    """(P) read directly, with convex rows for its exponential cones.
 
     An element ``(s_0, s_1, s_2)`` of the exponential cone, ``s_1 exp(s_0 / s_1) <= s_2``, is the convex row
     ``s_0 + s_1 log(s_1 / s_2) <= 0``. Its multiplier times the derivatives of that row is an element of the
@@ -404,63 +408,45 @@ class Exponential:
     dual: ClassVar[bool] = False
 
     def __init__(self, conic: Conic) -> None:
-        self._conic = conic
-        A, b, count, k = conic.A, conic.b, conic.exponential, conic.A.shape[1]
-        self._first = first = len(b) - 3 * count
-        cones, psd = np.arange(conic.linear, conic.first_psd), np.arange(conic.first_psd, first)
-        in_s = sp.csr_array((np.ones(len(cones)), (cones, np.arange(len(cones)))), (first, len(cones)))
-        none = sp.csr_array((count, len(cones)))
-        B = sp.hstack([sp.vstack([A[:first], -A[first::3]]), sp.vstack([in_s, none])], format="csr")
-        hi = np.concatenate([b[:first], -b[first::3]])
-        lo = hi.copy()
-        lo[conic.zero : conic.linear] = lo[first:] = -np.inf
-        m = first + count
-        blocks: tuple[Block, ...] = ()
-        A_map = LinearMap(m, (), ())
-        if conic.orders:
-            blocks = blocks_of(conic, np.zeros(len(psd)))
-            A_map = map_of(conic, m, psd, np.arange(len(psd)), conic.places.weight)
-        self.program = Program(
-            blocks=blocks,
-            A=A_map,
-            B=sp.csr_array(B),
-            bounds=Bounds.of_hard_rows(lo, hi),
-            c=np.concatenate([conic.c, np.zeros(len(cones))]),
-            u_lo=np.full(k + len(cones), -np.inf),
-            u_hi=np.full(k + len(cones), np.inf),
-            offset=conic.stated_constant,
-            cones=conic.cones(k),
-            terms=(_term(conic, first, len(cones)),),
+        m, own = len(conic.b), 3 * conic.exponential
+        # Read as equalities, which come first, their rows are those of ``s``, less the constants.
+        self._order = np.concatenate([np.arange(m - own, m), np.arange(m - own)])
+        A, b = sp.csr_array(conic.A[self._order]), conic.b[self._order]
+        A.data[: A.indptr[own]] *= -1
+        b[:own] *= -1
+        self._conic = replace(conic, A=A, b=b, zero=conic.zero + own, exponential=0)
+        self._direct = read_directly(self._conic, pivots_of(self._conic))
+        plain = self._direct.program
+        triples, others = np.arange(own).reshape(-1, 3), np.arange(own, plain.m)
+        pairs, count = np.concatenate([triples[:, 1], triples[:, 2]]), conic.exponential
+        program, constant = plain.of_rows(np.concatenate([triples[:, 0], others])), -plain.bounds.hi[pairs]
+        lo = program.bounds.lo.copy()
+        lo[:count] = -np.inf
+        term = ConvexTerm(
+            NumbersRelativeEntropy(count),
+            plain.A.slice(pairs),
+            sp.csr_array(plain.B[pairs]),
+            constant,
+            np.ones(count),
+            np.arange(count),
         )
+        self.program = replace(program, bounds=replace(program.bounds, lo=lo), terms=(term,))
 
     def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
         """Return the ``x`` of an answer."""
-        return u[: len(self._conic.c)]
+        return self._direct.x(S, u, y)
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return the ``z`` of an answer, or of a Farkas vector of tangents at `u`."""
-        A, b, first = self._conic.A, self._conic.b, self._first
-        z = np.zeros(len(b))
-        z[:first] = -y[:first]
-        _, s, t = (b - A @ self.x(S, u, y))[first:].reshape(-1, 3).T
+        term, count = self.program.terms[0], self.program.terms[0].function.count
+        s, t = np.split(term.arguments(S, u), 2)
         ratio = np.maximum(s, TINY) / np.maximum(t, TINY)
-        z[first:] = (y[first:] * np.array([np.ones_like(ratio), np.log(ratio) + 1, -ratio])).T.ravel()
+        triples = y[:count] * np.array([np.ones(count), np.log(ratio) + 1, -ratio])
+        own = self._direct.of_rows(np.concatenate([triples.T.ravel(), y[count:]]), priced)
+        own[: 3 * count] *= -1
+        z = np.empty(len(own))
+        z[self._order] = own
         return z
-
-
-def _term(conic: Conic, first: int, others: int) -> ConvexTerm:
-    """Return the relative entropies of the rows."""
-    own = np.arange(first, len(conic.b)).reshape(-1, 3)
-    pairs = np.concatenate([own[:, 1], own[:, 2]])
-    B = sp.hstack([-conic.A[pairs], sp.csr_array((len(pairs), others))], format="csr")
-    return ConvexTerm(
-        NumbersRelativeEntropy(len(own)),
-        LinearMap(len(pairs), conic.orders, ()),
-        sp.csr_array(B),
-        conic.b[pairs],
-        np.ones(len(own)),
-        np.arange(first, first + len(own)),
-    )
 
 
 # --- The readings of a program ------------------------------------------------------------------------------
