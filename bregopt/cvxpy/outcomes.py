@@ -256,7 +256,9 @@ def _refused(reading: Reading, route: str, error: InfeasibleRowError) -> Outcome
     program, y = reading.program, contradiction_of(reading.program, error)
     if reading.dual and y is None:
         return f"{route} found no proof: {error}"
-    z = None if y is None or reading.dual else reading.z((), np.zeros(program.k), y, priced=False)
+    z = None
+    if y is not None and not reading.dual:
+        z = reading.z([np.zeros((n, n)) for n in program.A.orders], np.zeros(program.k), y, priced=False)
     status = status_of(reading, Status.INFEASIBLE)
     reason = _CONTRADICTION if status == Status.INFEASIBLE else StopReason.INFEASIBLE.value
     stats = {"route": route, "form": _form(reading), "stop_reason": reason}
@@ -289,7 +291,8 @@ def _outcome(conic: Conic, reading: Reading, solution: Solution) -> Outcome:
         x = reading.x(X, u, y)
         z = reading.z(X, u, y)
     elif status in (Status.INFEASIBLE, Status.INFEASIBLE_INACCURATE):
-        z = reading.z(solution._ray or (), u, y, priced=False)
+        tangent = None if solution._program is None else solution._program.tangent
+        z = reading.z(solution._ray or (() if tangent is None else tangent.X), u, y, priced=False)
     stats = {
         "route": solution.solver,
         "form": _form(reading),

@@ -1,5 +1,7 @@
 """Entropies and exponential cones of CVXPY, read by ``method="bregopt"``: values and duals of Clarabel."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -123,3 +125,54 @@ def test_answers_that_miss_the_tolerance_are_left_to_another_solver(monkeypatch)
     assert problem.solver_stats.extra_stats["route"] == "CLARABEL"
     assert "gap" in problem.solver_stats.extra_stats["reason"]
     assert problem.value == pytest.approx(2 * np.log(1.5), abs=1e-6)
+
+
+def test_a_contradiction_of_logarithms_of_a_matrix():
+    """The multipliers prove it: of all ``X`` the least Lagrangian, at ``X_kk = l / m``, is positive."""
+    X = cp.Variable((3, 3), PSD=True)
+    logs, trace = cp.sum(cp.log(cp.diag(X))) >= 5, cp.trace(X) <= 1
+    problem = cp.Problem(cp.Minimize(cp.trace(X)), [logs, trace])
+    problem.solve(solver="BREGOPT")
+    assert problem.status == "infeasible"
+    assert problem.solver_stats.extra_stats["route"] == "entropy"
+    price, cost = float(logs.dual_value), float(trace.dual_value)
+    assert min(price, cost) > 0
+    assert price * (5 - 3 * np.log(price / cost)) + cost * (3 * price / cost - 1) > 0.1 * (price + cost)
+
+
+def beside_a_matrix(name, n=6):
+    """Return a problem with exponentials of entries of a matrix, or beside one."""
+    rng = np.random.default_rng(4)
+    A, D, y = rng.normal(size=(n, n)), rng.normal(size=(3 * n, n)), rng.choice([-1.0, 1.0], 3 * n)
+    A, X, Z = A + A.T, cp.Variable((n, n), PSD=True), cp.Variable((n + 1, n + 1), PSD=True)
+    margins, corner = cp.multiply(y, D @ Z[:n, n]), Z[n, n] == 1
+    costs = {
+        "logistic": (cp.sum(cp.logistic(-margins)) + cp.trace(Z), [corner]),
+        "log_sum_exp": (cp.log_sum_exp(cp.diag(X)) + cp.trace(A @ X) / n, [cp.trace(X) <= n]),
+        "exp": (cp.sum(cp.exp(cp.diag(X))) + cp.trace(A @ X), []),
+        "entr": (cp.trace(A @ X) / n - cp.sum(cp.entr(cp.diag(X))), [cp.trace(X) == 1]),
+        "kl_div": (cp.sum(cp.kl_div(cp.diag(X), np.arange(1, n + 1))) + cp.trace(A @ X) / n, []),
+        "log": (cp.trace(A @ A @ X) / n - cp.sum(cp.log(cp.diag(X))), [cp.trace(X) <= 5]),
+        "bounded": (cp.trace(A @ X), [cp.log_sum_exp(cp.diag(X)) <= 2.5]),
+        "sum": (cp.trace(A @ X), [cp.sum(cp.exp(cp.diag(X))) + 2 * cp.sum(cp.abs(X)) <= 40]),
+        "loss": (cp.trace(Z) - margins[0], [corner, cp.sum(cp.logistic(-margins)) <= 3 * n]),
+    }
+    return cp.Problem(cp.Minimize(costs[name][0]), costs[name][1])
+
+
+@pytest.mark.parametrize(
+    "name", ["logistic", "log_sum_exp", "exp", "entr", "kl_div", "log", "bounded", "sum", "loss"]
+)
+def test_exponentials_of_a_matrix(name):
+    """Value and multipliers are Clarabel's."""
+    ours, theirs = beside_a_matrix(name), beside_a_matrix(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it stops near the optimum of some
+        theirs.solve(solver=cp.CLARABEL)
+    ours.solve(solver="BREGOPT")
+    assert ours.status == "optimal"
+    assert ours.solver_stats.extra_stats["route"] in ("entropy", "path")
+    assert ours.solver_stats.extra_stats["gap"] <= 1e-8
+    assert ours.value == pytest.approx(theirs.value, rel=2e-6, abs=2e-6)
+    for own, other in zip(ours.constraints, theirs.constraints, strict=True):
+        np.testing.assert_allclose(own.dual_value, other.dual_value, atol=3e-3)
