@@ -379,7 +379,7 @@ class TestReduction:
 
     @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS[::3])
     def test_conformance(self, name, route, options):
-        test_conformance.test_route_meets_known_answer(name, route, options)
+        test_conformance.test_route_meets_known_answer_step_by_step(name, route, options)
 
     def twice(self, seed, solver):
         """Return a problem in which every other row is repeated with a looser bound."""
@@ -431,7 +431,7 @@ class TestRoute:
     @pytest.mark.parametrize(
         "test",
         [
-            test_conformance.test_route_meets_known_answer,
+            test_conformance.test_route_meets_known_answer_step_by_step,
             test_conformance.test_limit_of_one_iteration_never_claims_too_much,
         ],
     )

@@ -61,7 +61,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "route", "options"), PAIRS)
-def test_route_meets_known_answer_and_the_callback_sees_every_step(name, route, options):
+def test_route_meets_known_answer_step_by_step(name, route, options):
     case, steps = problem_library.CASES[name](), []
     sol = solved(case.problem, route, callback=steps.append, **options)
     check_steps(sol, steps)
