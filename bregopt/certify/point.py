@@ -536,9 +536,10 @@ def _cone_residual(program: Program, X: Sequence[Matrix]) -> float:
         for block, X_b in zip(program.blocks, X, strict=True)
         if not (isinstance(X_b, LowRank) or _keeps_inside(block))
     ]
-    averages = [float(np.trace(X_b)) / len(X_b) for X_b in own]
-    noisy = [X_b + CONE_NOISE * abs(a) * np.eye(len(X_b)) for X_b, a in zip(own, averages, strict=True)]
-    worst = 0.0
+    averages, worst = [float(X_b.trace()) / len(X_b) for X_b in own], 0.0
+    noisy = [np.array(X_b, dtype=float) for X_b in own]
+    for S, average in zip(noisy, averages, strict=True):
+        S.flat[:: len(S) + 1] += CONE_NOISE * abs(average)
     for smallest, average in zip(least_eigenvalues(noisy, [False] * len(own)), averages, strict=True):
         if smallest < 0:
             size = min(average, scale_of(program).primal, math.inf if sizes is None else sizes.bounds)

@@ -31,6 +31,7 @@ from bregopt.clock import checkpoint
 from bregopt.linalg import DEFINITE_RESIDUAL, ZERO_DIAGONAL
 from bregopt.presolve.cliques import eliminate
 from bregopt.program import NO_CONES, LinearMap, SecondOrderCones
+from bregopt.program.rows import placed_coordinates
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.ipm.block_rows import BlockSchur
 from bregopt.routes.ipm.linear_solvers import VariableMetric
@@ -142,17 +143,12 @@ class StackTerms:
     @classmethod
     def of(cls, A: LinearMap, blocks: Sequence[int]) -> StackTerms:
         """Return the terms in some blocks of equal order."""
-        found = [
-            (b, term.at, term.rows.coordinates()) for b, own in enumerate(blocks) for term in A.terms_of(own)
-        ]
-        none = np.zeros(0, dtype=np.intp)
-        row = np.concatenate([none, *(at[t.row] for _, at, t in found)])
-        block = np.concatenate([none, *(np.full(len(t.row), b) for b, _, t in found)])
-        i = np.concatenate([none, *(np.minimum(t.i, t.j) for _, _, t in found)])
-        j = np.concatenate([none, *(np.maximum(t.i, t.j) for _, _, t in found)])
-        value = np.concatenate([np.zeros(0), *(t.value for _, _, t in found)])
-        k = np.lexsort((row, block))
-        return cls(A.m, len(blocks), A.orders[blocks[0]], row[k], block[k], i[k], j[k], value[k])
+        own = enumerate(map(A.terms_of, blocks))
+        t = placed_coordinates((b * A.m + term.at, term.rows) for b, terms in own for term in terms)
+        k = np.argsort(t.row, kind="stable")
+        (block, row), i, j = np.divmod(t.row[k], A.m), t.i[k], t.j[k]
+        lower, upper = np.minimum(i, j), np.maximum(i, j)
+        return cls(A.m, len(blocks), A.orders[blocks[0]], row, block, lower, upper, t.value[k])
 
     @cached_property
     def first(self) -> IntArray:

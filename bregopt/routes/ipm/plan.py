@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray
 from bregopt.linalg import dense, symmetrize
 from bregopt.program import NO_CONES, Face, LinearMap, SecondOrderCones, Term
-from bregopt.program.rows import DenseRows
+from bregopt.program.rows import DenseRows, placed_coordinates
 from bregopt.records import cached_property
 from bregopt.routes.ipm.block_rows import SPARSE_ORDER, RowAction
 from bregopt.routes.ipm.bound_state import FiniteBounds
@@ -373,12 +373,12 @@ class Plan:
                     rows[term.place, first : first + term.rows.n**2] = term.rows.stack.reshape(
                         term.rows.m, -1
                     )
-                else:
-                    np.add.at(rows, *_entries(first, term))
+            others = [own for own in listed if not isinstance(own[1].rows, DenseRows)]
+            if others:
+                np.add.at(rows, *_entries(m, others))
         else:
-            parts = [_entries(first, term) for first, term in listed]
-            at, place, half = (np.concatenate(own) for own in zip(*((*k, v) for k, v in parts), strict=True))
-            rows = sp.csr_array((half, (at, place)), (m, size))
+            at, value = _entries(m, listed)
+            rows = sp.csr_array((value, at), (m, size))
         return rows, rows.T, by_formula
 
     def _is_listed(self, group: Group) -> bool:
@@ -388,12 +388,13 @@ class Plan:
         return len(group.blocks) > 1 or not (short or sum(own.count() for own in rows) > _LISTED)
 
 
-def _entries(first: int, term: Term) -> tuple[tuple[IntArray, IntArray], Array]:
-    """Return rows, places in the flat vector, and values of a family, for a matrix that begins at `first`."""
-    t, n = term.rows.coordinates(), term.rows.n
+def _entries(m: int, listed: Sequence[tuple[int, Term]]) -> tuple[tuple[IntArray, IntArray], Array]:
+    """Return rows, places in the flat vector, and values of families, each with the start of its matrix."""
+    t = placed_coordinates((k * m + term.at, term.rows) for k, (_, term) in enumerate(listed))
+    family, row = np.divmod(t.row, m)
+    first, n = np.array([(start, term.rows.n) for start, term in listed]).T[:, family]
     place = np.concatenate([first + t.i * n + t.j, first + t.j * n + t.i])
-    at, half = term.at[t.row], t.value / 2
-    return (np.concatenate([at, at]), place), np.concatenate([half, half])
+    return (np.tile(row, 2), place), np.tile(t.value / 2, 2)
 
 
 # Pays on: 100 matrices of order 5.
