@@ -196,7 +196,8 @@ class Engine:
     @cached_property
     def largest_cost(self) -> float:
         """The largest norm of a cost matrix of a block."""
-        return max(float(np.linalg.norm(C)) for C in self.plan.matrices(self.cost))
+        squares = [np.add.reduce(C * C, axis=(-2, -1)) for C in self.plan.views(self.cost)]
+        return math.sqrt(max(float(np.max(own)) for own in squares))
 
     def with_more_digits(self) -> Engine | None:
         """Return the method with a system that keeps more digits; None if it has that or it is too large.
