@@ -45,6 +45,7 @@ from scipy.linalg import qr, solve_triangular
 from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
+from bregopt.linalg import root_of
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
 from bregopt.presolve.svec import Svec, sparse_entries, svec_rows, with_equalities
 from bregopt.program import Answer, Bounds, Program, Start
@@ -402,9 +403,8 @@ def combinations(vectors: Array) -> tuple[IntArray, IntArray, Array]:
 def clearly_independent(vectors: Array) -> bool:
     """Whether the least eigenvalue of the Gram matrix of unit rows shows that none is nearly dependent.
 
-    Its root is at most the distance of a row from the span of the others. Rows with disjoint entries, such as
-    those on a diagonal, have the identity as Gram matrix. For max-cut of order 160 this takes a tenth of the
-    time of QR.
+    Its root is at most the distance of a row from the span of the others. Gershgorin's discs bound it, else a
+    Cholesky factorization. For max-cut of order 160 this takes a tenth of the time of QR.
     """
     large = len(vectors) * vectors.size > _FEW_PRODUCTS
     if large and np.count_nonzero(vectors) < _SPARSE_FRACTION * vectors.size:
@@ -412,9 +412,11 @@ def clearly_independent(vectors: Array) -> bool:
         gram = (sparse @ sparse.T).toarray()
     else:
         gram = vectors @ vectors.T
-    discs = 2 * gram.diagonal() - np.abs(gram).sum(axis=1)  # Gershgorin's lower bounds
-    least = discs.min() if discs.min() > 0 else np.linalg.eigvalsh(gram)[0]
-    return bool(least > 2 * _NEARLY_DEPENDENT**2)
+    least = 2 * _NEARLY_DEPENDENT**2
+    if (2 * gram.diagonal() - np.abs(gram).sum(axis=1)).min() > least:
+        return True
+    gram.flat[:: len(gram) + 1] -= least
+    return root_of(gram) is not None
 
 
 @dataclass(frozen=True, eq=False)
