@@ -19,7 +19,6 @@ from bregopt.presolve.epigraphs import (
     opposite_rows,
     slacks,
 )
-from bregopt.presolve.interchange import interchangeable_variables
 from bregopt.presolve.svec import parallel_rows
 from bregopt.presolve.variables import (
     boxes,
