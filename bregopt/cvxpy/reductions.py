@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic_program import Conic, triangle
+from bregopt.linalg import csr_of, rows_at
 from bregopt.presolve.svec import alike, orientation
 from bregopt.program.bounds import boost_factor
 from bregopt.records import kept, replace
@@ -198,7 +199,7 @@ class Coordinates(NamedTuple):
     @property
     def back(self) -> Any:
         """``S'``: the ``w`` of vectors, and the rows of the ``w``."""
-        return sp.csr_array(self.S.T)
+        return self.S.T.tocsr()
 
 
 def coordinates_of(rows: Any, dimensions: IntArray) -> Coordinates | None:
@@ -229,7 +230,7 @@ def coordinates_of(rows: Any, dimensions: IntArray) -> Coordinates | None:
     if shorter is None:
         boost = _boost(rows, dimensions)
         return None if boost is None else Coordinates(boost, dimensions)
-    boost = _boost(sp.csr_array(shorter.back @ rows), shorter.dimensions)
+    boost = _boost(shorter.back @ rows, shorter.dimensions)
     return shorter if boost is None else shorter._replace(S=sp.csr_array(shorter.S @ boost))
 
 
@@ -245,7 +246,7 @@ def _without_copies(rows: Any, dimensions: IntArray) -> Coordinates | None:
     kept = np.sort(leader)
     place = np.searchsorted(kept, leader)[np.ravel(of)]
     value = sign * sign[kept][place] / np.sqrt(np.bincount(place))[place]
-    S = sp.csr_array((value, (np.arange(len(value)), place)), (len(value), len(kept)))
+    S = sp.csr_array((value, place, np.arange(len(value) + 1)), (len(value), len(kept)))
     return Coordinates(S, np.bincount(owner[kept], minlength=len(dimensions)))
 
 
@@ -258,8 +259,11 @@ def _boost(rows: Any, dimensions: IntArray) -> Any:
     divides the other by ``f``.
     """
     start, owner = np.cumsum(dimensions) - dimensions, np.repeat(np.arange(len(dimensions)), dimensions)
-    slopes, constant = sp.csr_array(rows[:, :-1]), rows[:, [-1]].toarray().ravel()
-    label = slopes @ np.random.default_rng(0).uniform(1.0, 2.0, slopes.shape[1])
+    of_row, weights = np.arange(len(owner)).repeat(np.diff(rows.indptr)), np.zeros(rows.shape[1])
+    last = rows.indices == len(weights) - 1
+    constant = np.bincount(of_row[last], rows.data[last], len(owner)).astype(float)
+    weights[:-1] = np.random.default_rng(0).uniform(1.0, 2.0, len(weights) - 1)
+    label = rows @ weights
     same = np.isclose(np.abs(label), np.abs(label[start])[owner]) & (label != 0)
     same[start] = False
     if not same.any():
@@ -268,7 +272,7 @@ def _boost(rows: Any, dimensions: IntArray) -> Any:
     cone, first = np.unique(owner[at], return_index=True)
     axis, at = start[cone], at[first]
     sign = np.sign(label[axis] * label[at])
-    apart = abs(slopes[axis] - sp.diags_array(sign) @ slopes[at]).sum(axis=1)
+    apart = abs(rows_at(rows, axis) - rows_at(rows, at, sign))[:, :-1].sum(axis=1)
     q, square = constant[axis] - sign * constant[at], constant**2
     square[axis] = square[at] = 0.0
     size = np.sqrt(np.bincount(owner, square, len(dimensions)))[cone]
@@ -291,15 +295,23 @@ def in_other_coordinates(conic: Conic) -> tuple[Conic, Any]:
     """
     if not conic.soc:
         return conic, None
-    cones = slice(conic.linear, conic.first_psd)
-    own = sp.hstack([conic.A[cones], sp.csr_array(conic.b[cones, None])], format="csr")
+    m, k, given = len(conic.b), len(conic.c), sum(conic.soc)
+    slopes, constant = rows_at(conic.A, conic.linear + np.arange(given)), conic.b[conic.linear :][:given]
+    row, place = np.arange(given).repeat(np.diff(slopes.indptr)), np.arange(given)
+    values, columns = np.append(slopes.data, constant), np.append(slopes.indices, k + 0 * place)
+    own = csr_of(values, np.append(row, place), columns, (given, k + 1))
     found = coordinates_of(own, np.array(conic.soc, dtype=np.intp))
     if found is None:
         return conic, None
-    others = sp.eye_array(conic.linear), sp.eye_array(len(conic.b) - conic.first_psd)
-    S = sp.block_diag([others[0], found.S, others[1]], format="csr")
-    back, soc = sp.csr_array(S.T), tuple(found.dimensions.tolist())
-    A = sp.csr_array(back @ conic.A)
+    width = found.S.shape[1]
+    before, after = np.arange(conic.linear), np.arange(conic.first_psd, m)
+    row = np.arange(given).repeat(np.diff(found.S.indptr))
+    value = np.concatenate([np.ones(len(before)), found.S.data, np.ones(len(after))])
+    row = np.concatenate([before, conic.linear + row, after])
+    column = np.concatenate([before, conic.linear + found.S.indices, after - given + width])
+    S = csr_of(value, row, column, (m, m - given + width))
+    back, soc = S.T.tocsr(), tuple(found.dimensions.tolist())
+    A = back @ conic.A
     A.sort_indices()
     return replace(conic, A=A, b=back @ conic.b, soc=soc), S
 
