@@ -243,37 +243,24 @@ def ends_as_clarabel_does(name, form):
             assert ours == pytest.approx(value, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", [name for name in HERE if name not in SLOW])
+def test_each_atom_ends_as_clarabel_does(name):
+    ends_as_clarabel_does(name, "constraint")
+
+
 def is_affine(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return all(e.is_affine() for e in ATOMS[name](Parts()))
 
 
-AFFINE = [name for name in HERE if is_affine(name)]
-EACH = [pytest.param(name, marks=[pytest.mark.slow] * (name in AFFINE)) for name in HERE if name not in SLOW]
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_each_atom_ends_as_clarabel_does(name):
-    ends_as_clarabel_does(name, "constraint")
-
-
-@pytest.mark.parametrize("name", EACH)
+# An affine atom has one reading in objectives and constraints.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * is_affine(name)) for name in HERE if name not in SLOW],
+)
 def test_each_atom_in_an_objective_ends_as_clarabel_does(name):
     ends_as_clarabel_does(name, "objective")
-
-
-def test_affine_atoms_end_together_as_clarabel_does():
-    """The sum of their problems; an affine atom has one reading in objectives and constraints."""
-    values = {}
-    for solver in (cp.CLARABEL, BREGOPT, "method"):
-        each = [problem for name in AFFINE for problem in problems(name, "constraint")]
-        whole = sum(each[1:], each[0])
-        whole.solve(**({"method": "bregopt"} if solver == "method" else {"solver": solver}))
-        assert whole.status == "optimal"
-        values[solver] = np.array([problem.objective.value for problem in each])
-    for solver in (BREGOPT, "method"):
-        np.testing.assert_allclose(values[solver], values[cp.CLARABEL], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", ["objective", "constraint"])
