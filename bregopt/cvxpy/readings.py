@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic_program import Conic, others, with_log_dets
 from bregopt.cvxpy.reductions import (
     Copies,
@@ -40,16 +40,13 @@ from bregopt.cvxpy.reductions import (
 from bregopt.linalg import csr_of
 from bregopt.presolve.svec import recognize, without_round_off
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
-from bregopt.program.convex_functions import NumbersRelativeEntropy
-from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.rows import Coordinates, SparseRows
-from bregopt.records import dataclass, replace
+from bregopt.records import dataclass
 
 __all__ = [
     "Conic",
     "Direct",
     "Dual",
-    "Exponential",
     "Pivots",
     "Reading",
     "blocks_of",
@@ -382,7 +379,7 @@ def _sparse(
             yield b, at, SparseRows.of(len(at), n, Coordinates(local, i[own], j[own], value[own]))
 
 
-# --- With exponential cones ---------------------------------------------------------------------------------
+# --- The readings of a program ------------------------------------------------------------------------------
 
 
 def too_large(conic: Conic) -> str | None:
@@ -390,66 +387,6 @@ def too_large(conic: Conic) -> str | None:
     count, variables = conic.exponential, len(conic.c)
     many = count > _MOST_EXPONENTIALS or (count and variables > _MOST_VARIABLES)
     return f"it has {count} exponential cones and {variables} variables" if many else None
-
-
-class Exponential:
-    """(P) read directly, with convex rows for its exponential cones.
-
-    An element ``(s_0, s_1, s_2)`` of the exponential cone, ``s_1 exp(s_0 / s_1) <= s_2``, is the convex row
-    ``s_0 + s_1 log(s_1 / s_2) <= 0``. Its multiplier times the derivatives of that row is an element of the
-    dual cone.
-
-    Parameters
-    ----------
-    conic : Conic
-        With exponential cones.
-    """
-
-    dual: ClassVar[bool] = False
-
-    def __init__(self, conic: Conic) -> None:
-        m, own = len(conic.b), 3 * conic.exponential
-        # Read as equalities, which come first, their rows are those of ``s``, less the constants.
-        self._order = np.concatenate([np.arange(m - own, m), np.arange(m - own)])
-        A, b = sp.csr_array(conic.A[self._order]), conic.b[self._order]
-        A.data[: A.indptr[own]] *= -1
-        b[:own] *= -1
-        self._conic = replace(conic, A=A, b=b, zero=conic.zero + own, exponential=0)
-        self._direct = read_directly(self._conic, pivots_of(self._conic))
-        plain = self._direct.program
-        triples, others = np.arange(own).reshape(-1, 3), np.arange(own, plain.m)
-        pairs, count = np.concatenate([triples[:, 1], triples[:, 2]]), conic.exponential
-        program, constant = plain.of_rows(np.concatenate([triples[:, 0], others])), -plain.bounds.hi[pairs]
-        lo = program.bounds.lo.copy()
-        lo[:count] = -np.inf
-        term = ConvexTerm(
-            NumbersRelativeEntropy(count),
-            plain.A.slice(pairs),
-            sp.csr_array(plain.B[pairs]),
-            constant,
-            np.ones(count),
-            np.arange(count),
-        )
-        self.program = replace(program, bounds=replace(program.bounds, lo=lo), terms=(term,))
-
-    def x(self, S: Sequence[Array], u: Array, y: Array) -> Array:
-        """Return the ``x`` of an answer."""
-        return self._direct.x(S, u, y)
-
-    def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
-        """Return the ``z`` of an answer, or of a Farkas vector of tangents at `u`."""
-        term, count = self.program.terms[0], self.program.terms[0].function.count
-        s, t = np.split(term.arguments(S, u), 2)
-        ratio = np.maximum(s, TINY) / np.maximum(t, TINY)
-        triples = y[:count] * np.array([np.ones(count), np.log(ratio) + 1, -ratio])
-        own = self._direct.of_rows(np.concatenate([triples.T.ravel(), y[count:]]), priced)
-        own[: 3 * count] *= -1
-        z = np.empty(len(own))
-        z[self._order] = own
-        return z
-
-
-# --- The readings of a program ------------------------------------------------------------------------------
 
 
 def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Reading]:
@@ -470,6 +407,8 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
         if logarithms is not None:
             yield from map(logarithms.reading, read_conic(logarithms.conic))
         if too_large(conic) is None:
+            from bregopt.cvxpy.exponential_cones import Exponential  # only these programs wait
+
             yield Exponential(conic)
         return
     parallel = parallel_rows(conic)

@@ -240,7 +240,7 @@ class _Rows:
         assert term.rows is not None
         count, size = term.function.count, term.function.size
         G = sp.csr_array((slope, (term.function.owner, np.arange(size))), (count, size))
-        self.hi[term.rows] -= term.weight * local.value + G @ (term.b - y)
+        np.subtract.at(self.hi, term.rows, term.weight * local.value + G @ (term.b - y))
         spread = sp.csr_array((np.ones(count), (term.rows, np.arange(count))), (len(self.hi), count))
         self.B = sp.csr_array(self.B + spread @ (G @ term.B))
         dense = G.toarray()
