@@ -47,7 +47,7 @@ from tuning_problems import _quadratic_forms, _theta, suites
 import bregopt as bo
 from bregopt import presolve
 from bregopt.certify import eigenvalue_bound
-from bregopt.cvxpy import BREGOPT
+from bregopt.cvxpy import BREGOPT, exponential_cones
 from bregopt.cvxpy.conic_program import Names
 from bregopt.cvxpy.problems import convex_atoms
 
@@ -770,6 +770,12 @@ def least_ellipsoid(count: int, n: int) -> Call:
 
 def _without_huber() -> dict[str, Any]:
     return {name: rule for name, rule in convex_atoms._ATOMS.items() if name != "huber"}
+
+
+def by_exponentials(n: int) -> cp.Problem:
+    """Return the least sum of exponentials of a diagonal beside a cost."""
+    A, X = np.random.default_rng(4).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
+    return cp.Problem(cp.Minimize(cp.sum(cp.exp(cp.diag(X))) + cp.trace((A + A.T) @ X)))
 
 
 def by_huber(n: int) -> cp.Problem:
@@ -1602,6 +1608,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("log-determinants", "cvxpy.conic_program:with_log_dets"),
             answering("cvxpy.readings.with_log_dets", None),
             *("a sparse inverse covariance through CVXPY, n = 10", partial(inverse_covariance, 10)),
+        ),
+        (
+            *("bounds of variables as terms", "cvxpy.exponential_cones:Exponential"),
+            replaced(
+                "cvxpy.exponential_cones.Exponential._outlets",
+                lambda _, rows, sign: exponential_cones._nowhere(len(rows)),
+            ),
+            *("exponentials of a diagonal through CVXPY, n = 20", lambda: by_solver(by_exponentials(20))),
         ),
         (
             *("names of squared expressions", "cvxpy.conic_program:_names"),

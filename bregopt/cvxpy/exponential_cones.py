@@ -81,6 +81,7 @@ class _Sum(NamedTuple):
         return self.row if target == _OWN else target
 
 
+# Pays on: exponentials of a diagonal through CVXPY, n = 20.
 class Exponential:
     """(P) read directly, with terms for its exponential cones.
 
