@@ -8,6 +8,7 @@ import pytest
 
 import bregopt.cvxpy  # noqa: F401
 from bregopt.cvxpy import conic_solver
+from bregopt.cvxpy.readings import read_conic
 from bregopt.records import replace
 
 RNG = np.random.default_rng(3)
@@ -176,3 +177,23 @@ def test_exponentials_of_a_matrix(name):
     assert ours.value == pytest.approx(theirs.value, rel=2e-6, abs=2e-6)
     for own, other in zip(ours.constraints, theirs.constraints, strict=True):
         np.testing.assert_allclose(own.dual_value, other.dual_value, atol=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "terms", "variables"),
+    [
+        ("exp", [("exp", 6, True)], 0),
+        ("logistic", [("log_sum_exp", 18, True)], 0),
+        ("log_sum_exp", [("log_sum_exp", 1, True)], 0),
+        ("bounded", [("log_sum_exp", 1, False)], 0),
+        ("kl_div", [("rel_entr", 6, True)], 0),
+        ("loss", [("log_sum_exp", 18, False)], 0),
+    ],
+)
+def test_bounds_of_variables_are_terms(name, terms, variables):
+    """The variables by which CVXPY states its atoms are gone."""
+    data, _, _ = beside_a_matrix(name).get_problem_data("BREGOPT")
+    (reading,) = read_conic(conic_solver._conic(data))
+    program = reading.program
+    found = [(term.function.name, term.function.count, term.rows is None) for term in program.terms]
+    assert (found, program.k) == (terms, variables)
