@@ -197,3 +197,27 @@ def test_bounds_of_variables_are_terms(name, terms, variables):
     program = reading.program
     found = [(term.function.name, term.function.count, term.rows is None) for term in program.terms]
     assert (found, program.k) == (terms, variables)
+
+
+@pytest.mark.parametrize("most", [None, 9.0])
+def test_bounds_with_constants_and_the_multipliers_of_their_cones(most):
+    """The cones are the user's own: ``exp(X_kk) <= 2 t_k + 1``, with a price or in a row beside a matrix."""
+    n = 4
+    A = np.random.default_rng(4).normal(size=(n, n))
+
+    def problem():
+        X, t = cp.Variable((n, n), PSD=True), cp.Variable(n)
+        cone = cp.ExpCone(cp.diag(X), np.ones(n), 2 * t + 1)
+        cost, rows = cp.trace((A + A.T) @ X), [cone]
+        if most is None:
+            return cp.Problem(cp.Minimize(cost + 3 * cp.sum(t)), rows)
+        return cp.Problem(cp.Minimize(cost), [*rows, cp.sum(t) + cp.trace(X) <= most])
+
+    ours, theirs = problem(), problem()
+    theirs.solve(solver=cp.CLARABEL)
+    ours.solve(solver="BREGOPT")
+    assert ours.solver_stats.extra_stats["route"] == "entropy"
+    assert ours.value == pytest.approx(theirs.value, rel=1e-6)
+    np.testing.assert_allclose(ours.variables()[1].value, theirs.variables()[1].value, atol=1e-3)
+    for a, b in zip(ours.constraints[0].dual_value, theirs.constraints[0].dual_value, strict=True):
+        np.testing.assert_allclose(a, b, atol=3e-3)
