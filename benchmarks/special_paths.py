@@ -359,10 +359,18 @@ def not_attained() -> bo.Problem:
     return bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2])
 
 
-def least_deviation(n: int) -> bo.Problem:
+def theta(n: int, density: float) -> bo.Problem:
+    """Return the theta number of a random graph, as a program of the language."""
+    i, j = np.array(nx.gnp_random_graph(n, density, seed=0).edges).T
+    X = bo.PSD(n)
+    return bo.Problem(bo.Maximize(bo.sum(X)), [bo.trace(X) == 1, X[i, j] == 0])
+
+
+def least_deviation(n: int, diagonal: float | None = None) -> bo.Problem:
     """Return the psd matrix nearest to a symmetric one in the largest deviation of an entry."""
     A, X, t = symmetric(np.random.default_rng(5), n, n), bo.PSD(n), bo.Variable()
-    return bo.Problem(bo.Minimize(t), [X - A <= t, A - X <= t])
+    rows = [X - A <= t, A - X <= t] + ([] if diagonal is None else [bo.diag(X) == diagonal])
+    return bo.Problem(bo.Minimize(t), rows)
 
 
 def worst_case_risk(n: int) -> bo.Problem:
@@ -1041,9 +1049,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             ),
         ),
         (
-            *("extrapolation", "routes.augmented_lagrangian.lagrangian:AugmentedLagrangian.alternate"),
-            replaced("routes.augmented_lagrangian.lagrangian._EXTRAPOLATE_STEPS", 10**9),
-            *("k-means of 40 points", solving(relaxations.k_means, bo, 40, solver="lagrangian")),
+            *(
+                "extrapolation",
+                "routes.augmented_lagrangian.alternating_directions:AlternatingDirections.run",
+            ),
+            replaced("routes.augmented_lagrangian.alternating_directions._EXTRAPOLATE_STEPS", 10**9),
+            *("the least largest deviation, n = 100", solving(least_deviation, 100, solver="lagrangian")),
         ),
         (
             *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),
@@ -1053,13 +1064,14 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("path at a low rate", "routes.augmented_lagrangian.route:_Run._falls_behind"),
             answering("routes.augmented_lagrangian.route._Run._falls_behind", False),
-            "theta of a small world of 300 vertices",
-            lambda: partial(bo.lovasz_theta, nx.watts_strogatz_graph(300, 20, 0.1, seed=0), tol=1e-3),
+            *("theta of 300 vertices and 1,400 edges", solving(theta, 300, 0.03, solver="lagrangian")),
         ),
         (
-            *("variables of all rows", "routes.augmented_lagrangian.standard_form:StandardForm._gram_solve"),
-            replaced("routes.augmented_lagrangian.standard_form._WIDE", 2.0),
-            *("the least largest deviation, n = 60", solving(least_deviation, 60, solver="lagrangian")),
+            "variables of all rows",
+            "routes.augmented_lagrangian.standard_form:StandardForm.gram_solve",
+            replaced("routes.augmented_lagrangian.standard_form._WIDE", 1e9),
+            "least deviation, unit diagonal, n = 40",
+            solving(least_deviation, 40, 1.0, solver="lagrangian"),
         ),
         (
             *("differences of variables", "presolve.epigraphs:differences", without("differences")),

@@ -9,12 +9,12 @@ import scipy.sparse.linalg
 
 import bregopt as bo
 from bregopt.presolve import presolve
-from bregopt.program import Face, SecondOrderCones
+from bregopt.program import Face
 from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.augmented_lagrangian import route, standard_form
-from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian, VectorProjection, _Steps
-from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+from bregopt.routes.augmented_lagrangian.alternating_directions import _Steps
+from bregopt.routes.augmented_lagrangian.standard_form import StandardForm
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm import path_route
 
@@ -63,14 +63,14 @@ def test_extrapolation_finds_the_fixed_point_of_an_affine_map():
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     M, fixed = basis @ np.diag([0.999, 0.99, -0.9, 0.5]) @ basis.T, rng.normal(size=4)
-    steps, start = _Steps(), np.zeros(4)
+    steps, start = _Steps(4), np.zeros(4)
     for _ in range(20):
         start = steps.next(start, fixed + M @ (start - fixed))
     np.testing.assert_allclose(start, fixed, atol=1e-6)  # 20 steps alone leave 0.98 of the error
 
 
 def test_extrapolations_that_are_worse_are_taken_back():
-    steps, points = _Steps(), [np.array([0.0])]
+    steps, points = _Steps(1), [np.array([0.0])]
     for k in range(4):  # steps of length one, half, a third ...
         points.append(points[-1] + 1 / (k + 1))
         assert steps.next(points[-2], points[-1]) is points[-1]
@@ -80,8 +80,9 @@ def test_extrapolations_that_are_worse_are_taken_back():
 
 
 @pytest.mark.parametrize("on_faces", [False, True], ids=["cone", "face"])
-@pytest.mark.parametrize("seed", range(5))
-def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed, on_faces):
+@pytest.mark.parametrize("seed", range(4))
+def test_nearest_points_have_no_nearer_one(seed, on_faces):
+    """Obtuse angles (Kolmogorov), with the subgradients of prices."""
     rng = np.random.default_rng(seed)
     program = random_problem(seed).program()
     if on_faces:
@@ -89,15 +90,25 @@ def test_derivatives_of_the_augmented_lagrangian_are_difference_quotients(seed, 
         blocks = tuple(replace(b, face=face) for b, face in zip(program.blocks, faces, strict=True))
         program = replace(program, blocks=blocks)
     form = StandardForm(program)
-    roots = [face.embed(rng.normal(size=(face.order, face.order))) for face in form.faces]
-    x = Point(tuple(R @ R.T for R in roots), np.clip(rng.normal(size=len(form.c)), form.lo, form.hi))
-    method = AugmentedLagrangian(form, x, np.zeros(form.m))
-    method.penalty = 0.7
-    y, d, h = rng.normal(size=form.m), rng.normal(size=form.m), 1e-5
-    at, up, down = method.point(y), method.point(y + h * d), method.point(y - h * d)
-    assert (up.phi - down.phi) / (2 * h) == pytest.approx(at.gradient @ d, rel=1e-6)
-    moved = (up.gradient - down.gradient) / (2 * h)
-    np.testing.assert_allclose(method.hessian(at, d), moved, atol=1e-6 * np.linalg.norm(moved))
+    form.price *= rng.random(len(form.price)) + 0.1  # infinite where the bounds are hard
+    form.price[form.price == 0] = 0.5
+    w, s = rng.normal(size=len(form.c)), 0.7
+
+    def paid(x):
+        v = x[form.entries :]
+        far = np.maximum(np.maximum(form.lo - v, v - form.hi), 0.0)
+        soft = np.isfinite(form.price)
+        return s * float(far[soft] @ (form.price + form.weight * far)[soft])
+
+    for S in form.matrices(w):
+        S[:] = S + S.T
+    x = form.nearest(w, s)
+    at = np.sum((x - w) ** 2) / 2 + paid(x)
+    for size in (1e-3, 1e-1, 1.0):
+        for _ in range(20):  # other points in the cones
+            other = form.nearest(x + size * rng.normal(size=len(w)), 1e-12)
+            assert np.sum((other - w) ** 2) / 2 + paid(other) >= at - 1e-12 * (1 + at)
+    np.testing.assert_allclose(form.nearest(x, 1e-12), x, atol=1e-12)
 
 
 # Theta of the complement of a graph whose automorphisms move each vertex to each other one is n / theta.
@@ -222,10 +233,10 @@ def test_the_gram_matrix_is_inverted_beside_variables_of_all_rows(seed):
     A, B, i = rng.normal(size=(n, n)), rng.normal(size=(n * n, 4)), rng.integers(0, n, (2, 30))
     rows = [X - A <= t, A - X <= t + B.reshape(n, n, 4)[:, :, 0] * u[0], X[i[0], i[1]] == bo.sum(u)]
     form = StandardForm(bo.Problem(bo.Minimize(t + bo.sum(u)), [*rows, u >= 0]).program())
-    assert (np.diff(form.columns.matrix.tocsc().indptr) > 0.1 * form.m).any()
+    assert (np.diff(form.matrix.tocsc().indptr) > 0.1 * form.m).any()
 
     def gram(y):
-        return form.activity(Point(tuple(own.image(y) for own in form.actions), form.columns.adjoint(y)))
+        return form.activity(form.adjoint(y))
 
     right = gram(rng.normal(size=form.m))  # rows of one entry may be stated twice
     np.testing.assert_allclose(gram(form.gram_solve(right)), right, rtol=1e-8, atol=1e-8)
@@ -324,17 +335,6 @@ def test_the_norm_of_a_deviation_has_the_projection_of_its_square(n, unit):
     assert (sol.solver, sol.status) == ("lagrangian", "optimal")
     assert sol.value == pytest.approx(np.linalg.norm(square.X - A), rel=3e-8)
     np.testing.assert_allclose(sol.X, square.X, atol=1e-3 * unit)
-
-
-def test_projections_on_second_order_cones_have_difference_quotients():
-    rng = np.random.default_rng(4)
-    cones = SecondOrderCones(np.array([4, 0, 2, 6, 7, 5]), np.array([3, 1, 2]))
-    for shift in (-3.0, 0.0, 3.0):  # below, beside and inside most cones
-        w, d, h = rng.normal(size=8), rng.normal(size=8), 1e-6
-        w[cones.axes] += shift
-        moved = cones.clipped(w + h * d) - cones.clipped(w - h * d)
-        projection = VectorProjection(np.ones(8), cones, w[cones.index])
-        np.testing.assert_allclose(projection(d), moved / (2 * h), atol=1e-8)
 
 
 def test_cones_with_bounds_of_their_own_are_refused():

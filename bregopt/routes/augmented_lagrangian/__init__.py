@@ -1,4 +1,4 @@
-"""Augmented Lagrangian with semismooth Newton steps: linear programs with many rows for their order."""
+"""Alternating directions on an augmented Lagrangian: linear programs with many rows for their order."""
 
 from bregopt.routes.augmented_lagrangian.route import Lagrangian
 

@@ -1,9 +1,8 @@
 """The route `lagrangian`: linear programs with many rows for their order, where the rows have few entries.
 
-Alternating directions run in chunks, as long as their rate of convergence promises to reach the tolerance
-within the work of the method of multipliers, which then takes over. After each chunk, and after each step of
-that method, the point is certified twice: as it is, and moved onto the rows with a point inside the cones.
-Where both stall, as at an optimum that is not attained, the path answers.
+Directions alternate in chunks. After each, the point is certified twice: as it is, and moved onto the rows
+with a point inside the cones. Where the method stalls, as at an optimum that is not attained, the path
+answers.
 """
 
 from __future__ import annotations
@@ -21,27 +20,21 @@ from bregopt.program.scale import newton_flops
 from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_proof
-from bregopt.routes.augmented_lagrangian.lagrangian import AugmentedLagrangian
-from bregopt.routes.augmented_lagrangian.standard_form import Point, StandardForm
+from bregopt.routes.augmented_lagrangian.alternating_directions import AlternatingDirections
+from bregopt.routes.augmented_lagrangian.standard_form import StandardForm
 from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.progress import Monitor, Progress, reason
 
 __all__ = ["Lagrangian"]
 
-# Chunks and steps together after which the method stalls where the option `max_iter` gives no limit.
+# Chunks after which the method stalls where the option `max_iter` gives no limit.
 _DEFAULT_MAX_ITER = 300
 # Terms of all rows above which they are not listed: 2 GB.
 _MOST_TERMS = 50_000_000
-# Chunks of alternating directions whose rate counts.
-_RATE_CHUNKS = 3
-# Residual of the rows, relative to the tolerance, below which Newton's method need not go.
-_ROW_SHARE = 1e-5
-# Decrease of the error in a step of the method of multipliers without which directions alternate again, and
-# the chunks whose work it does at least.
-_HALVING, _TURN = 0.7, 4
-# Decrease of the least error that counts as progress, and turns without one after which the method stalls.
-_PROGRESS, _PATIENCE = 0.8, 3
+# Decrease of the least error that counts as progress, and chunks without one after which the method stalls,
+# at least and as a share of all.
+_PROGRESS, _PATIENCE, _PATIENCE_SHARE = 0.8, 25, 1 / 3
 # Rows up to which the path finds the proof that there is no solution. It keeps more digits.
 _ROWS_FOR_PATH = 2_000
 # Operations of a step of the path up to which it takes over where this method stalls or takes longer.
@@ -55,20 +48,15 @@ _DENSE_MATRICES = 60
 
 @dataclass(frozen=True, kw_only=True)
 class LagrangianTuning(Tuning):
-    """Constants of the turns that the two methods take.
+    """Constants of the method.
 
     Parameters
     ----------
     chunk : int
         Steps of alternating directions between two certificates.
-    missing_chunks : int
-        Chunks that may be missing, by the rate of the last ones, while directions alternate for the first
-        time. The other method takes 40 to 80 decompositions and some hundred products, the work of 200 steps.
-        From turn to turn it doubles, and it quadruples where the other method did not improve the best point.
     """
 
     chunk: int = 25
-    missing_chunks: int = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +73,12 @@ class LagrangianSettings(base.Settings):
 
 
 class Lagrangian:
-    """Semismooth Newton steps on an augmented Lagrangian, with bounds that are proven at any point."""
+    """Alternating directions on an augmented Lagrangian, with bounds that are proven at any point."""
 
     name: ClassVar[str] = "lagrangian"
     summary: ClassVar[str] = "linear objectives with many rows of few entries (theta numbers, X >= 0)"
     citation: ClassVar[str] = (
-        "Zhao, Sun, Toh (2010), A Newton-CG Augmented Lagrangian Method for Semidefinite Programming, "
-        "SIAM J. Optim. 20; Wen, Goldfarb, Yin (2010), Alternating Direction Augmented Lagrangian Methods "
+        "Wen, Goldfarb, Yin (2010), Alternating Direction Augmented Lagrangian Methods "
         "for Semidefinite Programming, Math. Program. Comput. 2"
     )
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -130,8 +117,7 @@ class Lagrangian:
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
-        directions = f"{settings.tuning.chunk} alternating directions at a time"
-        return f"{directions}, then Newton's method on the multipliers"
+        return f"alternating directions, {settings.tuning.chunk} steps between two certificates"
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
         answer = _or_on_path(program, settings, progress, _solve(program, settings, start, progress))
@@ -177,7 +163,7 @@ class _Certified(NamedTuple):
 
 
 class _Run:
-    """One run of the two methods, one after the other.
+    """One run of the method.
 
     Parameters
     ----------
@@ -198,16 +184,16 @@ class _Run:
         cubes = sum(float(n) ** 3 for n in self._form.orders)
         path = _PATH_STEPS * (_PATH_STEP + newton_flops(program) / 3)
         self._work_of_path = path / (_DECOMPOSITION * cubes + _LEAST_DECOMPOSITION)
-        self._errors: list[tuple[float, float]] = []
+        self._errors: list[tuple[int, float]] = []
 
     def answer(self, start: Start | None) -> Answer:
         """Return the best point that was certified, or a Farkas vector."""
         form, program = self._form, self._program
-        x, y = form.zero(), np.zeros(form.m)
+        x, y = np.zeros(len(form.c)), np.zeros(form.m)
         if start is not None:
-            x, y = form.point(start.X, start.u, start.y) if start.X else (x, form.scaled(start.y))
+            x, y = form.point(start.X, start.u) if start.X else x, form.scaled(start.y)
         try:
-            self._method = AugmentedLagrangian(form, x, y)
+            self._method = AlternatingDirections(form, x, y)
             stop = self._run()
         except CutShort as cut:
             stop = reason(cut)
@@ -218,17 +204,14 @@ class _Run:
         return Answer(self._best.X, self._best.u, self._best.y, stop, self._steps)
 
     def _run(self) -> StopReason:
-        """Run both methods in turns until a point meets the tolerance, or none makes progress."""
-        missing, waited, mark, paid = self._tuning.missing_chunks, 0, math.inf, True
-        while waited < _PATIENCE:
-            stop = self._alternate(missing)
-            before = self._error
-            stop = stop or self._multiply()
+        """Alternate directions until a point meets the tolerance, or none makes progress."""
+        waited, mark = 0, math.inf
+        while waited < max(_PATIENCE, _PATIENCE_SHARE * self._steps):
+            self._method.run(self._tuning.chunk)
+            stop = self._judged()
             if stop is not None:
                 return stop
-            error, paid = self._error, self._error < before
-            waited, mark = (0, error) if error < _PROGRESS * mark else (waited + 1, mark)
-            missing *= 2 if paid else 4
+            waited, mark = (0, self._error) if self._error < _PROGRESS * mark else (waited + 1, mark)
         return StopReason.STALLED
 
     @property
@@ -236,38 +219,10 @@ class _Run:
         """The gap or residual of the best point."""
         return math.inf if self._best is None else self._best.certificate.worst
 
-    def _alternate(self, most: int) -> StopReason | None:
-        """Alternate directions while their rate promises to reach the tolerance within `most` chunks."""
-        method, errors = self._method, [math.inf]
-        method.begin()
-        while True:
-            method.alternate(self._tuning.chunk)
-            certificate, stop = self._judged()
-            if stop is not None:
-                return stop
-            errors.append(max(method.primal, method.dual))
-            chunks = min(len(errors) - 1, _RATE_CHUNKS)
-            rate = min((errors[-1] / max(errors[-1 - chunks], TINY)) ** (1 / chunks), 1.0)
-            missing = self._tol / max(certificate.worst, TINY)
-            if len(errors) > most / 4 and not missing > rate**most:
-                return None
-
-    def _multiply(self) -> StopReason | None:
-        """Take steps of the method of multipliers while each makes progress, or few have been taken."""
-        mark, least = math.inf, self._method.work + _TURN * self._tuning.chunk
-        while True:
-            self._method.multiply(_ROW_SHARE * self._tol)
-            certificate, stop = self._judged()
-            if stop is not None:
-                return stop
-            if not certificate.worst < _HALVING * mark and self._method.work > least:
-                return None
-            mark = min(mark, certificate.worst)
-
-    def _judged(self) -> tuple[Certificate, StopReason | None]:
-        """Certify the last point and the repaired one, keep the best; its certificate, and why to stop."""
+    def _judged(self) -> StopReason | None:
+        """Certify the last point and the repaired one, and keep the best; why to stop."""
         self._steps += 1
-        at = self._method.at
+        at = self._method
         found = self._certified(at.x, at.y)
         repaired = self._form.repaired(at.x)
         if repaired is not None:
@@ -278,7 +233,7 @@ class _Run:
             found = feasible if near or awaited else found
         if self._best is None or found.certificate.worst < self._best.certificate.worst:
             self._best = found
-        self._errors.append((self._method.work, self._error))
+        self._errors.append((at.steps, self._error))
         stop = self._monitor.look(self._steps, found.certificate, found.y)
         unsettled = stop is StopReason.CONVERGED and not self._settles(found)
         if unsettled or stop is StopReason.STALLED:  # the method itself detects that it stalls
@@ -287,9 +242,9 @@ class _Run:
             stop = StopReason.STALLED
         if stop is None and self._steps >= (self._most or _DEFAULT_MAX_ITER):
             stop = StopReason.MAX_ITER if self._most else StopReason.STALLED
-        return found.certificate, stop
+        return stop
 
-    # Pays on: theta of a small world of 300 vertices.
+    # Pays on: theta of 300 vertices and 1,400 edges.
     def _falls_behind(self) -> bool:
         """Whether the path had met the tolerance by now, and does so earlier at the rate of the last half."""
         work, error = self._errors[-1]
@@ -304,7 +259,7 @@ class _Run:
         answer = Answer(found.X, found.u, found.y, StopReason.CONVERGED, self._steps)
         return self._progress.settles(lambda: answer, self._tol)
 
-    def _certified(self, x: Point, y: Array) -> _Certified:
+    def _certified(self, x: Array, y: Array) -> _Certified:
         X, u, y = self._form.given(x, y)
         y = y if pays(self._program) else 0 * y
         point = PrimalDualPoint(self._program, X, u, y, faces=self._program.faces)

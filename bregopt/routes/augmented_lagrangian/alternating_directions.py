@@ -1,0 +1,144 @@
+"""Alternating directions on the augmented Lagrangian of the dual (Wen, Goldfarb, Yin 2010), extrapolated.
+
+The method is a fixed-point iteration (Eckstein and Bertsekas 1992). From ``t`` a step takes the nearest point
+``x`` to it in the cones, with prices times the penalty ``s`` of soft rows, its slack ``z = (x - t) / s``, and
+
+    y = M^-1 ((b - A x) / s + A(c - z)),   M = A A',
+
+and moves ``t`` towards ``x - s (c - A'y)``, and beyond it. Every few steps Anderson's extrapolation of the
+last ones is tried. A step has one eigendecomposition of each matrix.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bregopt.arrays import TINY, Array
+from bregopt.routes.augmented_lagrangian.standard_form import StandardForm
+
+__all__ = ["AlternatingDirections"]
+
+# Length of a step, below two.
+_OVERSTEP = 1.618
+# Steps between two changes of the penalty, the share of them in which one residual is larger by the ratio,
+# and the factor. Least and largest penalty.
+_BALANCE_STEPS, _BALANCE_SHARE, _BALANCE_RATIO, _BALANCE_FACTOR = 10, 0.7, 1.5, 1.6
+_LEAST_PENALTY, _LARGEST_PENALTY = 1e-6, 1e8
+# Steps that an extrapolation uses, steps between two of them, and the multiple of the identity in its
+# equation, relative to the trace.
+_MEMORY, _EXTRAPOLATE_STEPS, _EXTRAPOLATION_RIDGE = 10, 5, 1e-10
+
+
+class AlternatingDirections:
+    """One run of the method.
+
+    Parameters
+    ----------
+    form : StandardForm
+    x : array of shape (size,)
+    y : array of shape (m,)
+
+    Attributes
+    ----------
+    x : array of shape (size,)
+        The last point, always in the cones.
+    y : array of shape (m,)
+    primal, dual : float
+        Their relative residuals: of ``A x = b``, and of ``A'y + z = c``.
+    penalty : float
+    steps : int
+    """
+
+    def __init__(self, form: StandardForm, x: Array, y: Array) -> None:
+        self._form, self.y = form, y
+        self.penalty, self.steps = 1.0, 0
+        self._larger, self._window = np.zeros(2), 0
+        self.primal = self.dual = np.inf
+        self.x = x
+        self._continue_at(x - (form.c - form.adjoint(y)))
+        self._last = _Steps(len(x))
+
+    # Pays on: the least largest deviation, n = 100.
+    def run(self, steps: int) -> None:
+        """Take steps."""
+        for _ in range(steps):
+            self._continue_at(self._last.next(self._t, self._end()))
+            ratio = self.primal / max(self.dual, TINY)
+            self._larger += np.array([ratio > _BALANCE_RATIO, ratio < 1 / _BALANCE_RATIO])
+            self._window += 1
+            if self._window == _BALANCE_STEPS:
+                primal, dual = self._larger > _BALANCE_SHARE * _BALANCE_STEPS
+                if primal:
+                    self._set_penalty(max(self.penalty / _BALANCE_FACTOR, _LEAST_PENALTY))
+                elif dual:
+                    self._set_penalty(min(self.penalty * _BALANCE_FACTOR, _LARGEST_PENALTY))
+                self._larger, self._window = np.zeros(2), 0
+
+    def _end(self) -> Array:
+        """Return the end of a step from ``t``, and set its multipliers and residuals."""
+        form, x, s = self._form, self.x, self.penalty
+        z, missed = (x - self._t) / s, form.activity(x) - form.b
+        self.y = form.gram_solve(form.activity(form.c - z) - missed / s)
+        move = form.adjoint(self.y) + z - form.c
+        self.primal = float(np.linalg.norm(missed)) / form.b_size
+        self.steps += 1
+        end: Array = self._t + _OVERSTEP * s * move
+        return end
+
+    def _continue_at(self, t: Array) -> None:
+        x = self._form.nearest(t, self.penalty)
+        self.dual = float(np.linalg.norm(x - self.x)) / self.penalty / 2  # the costs have norm one
+        self._t, self.x = t, x
+
+    def _set_penalty(self, penalty: float) -> None:
+        """Change the penalty at the same ``x`` and ``z``."""
+        self._t = self.x + penalty / self.penalty * (self._t - self.x)
+        self.penalty = penalty
+        self._last.forget()
+
+
+class _Steps:
+    """The last steps of a fixed-point iteration, and Anderson's extrapolation of them (type II; 1965).
+
+    An extrapolated point is kept where the step from it is no longer than the last one before it.
+
+    Parameters
+    ----------
+    size : int
+        Length of the states.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._ends, self._moves = np.zeros((2, _MEMORY + 1, size))
+        self._count = self._known = 0
+        self._tried: tuple[Array, float] | None = None
+
+    def forget(self) -> None:
+        """Forget the steps, as those of another penalty follow."""
+        self._known, self._tried = 0, None
+
+    def next(self, start: Array, end: Array) -> Array:
+        """Return where to continue after the step from `start` to `end`: at `end`, or where it is better."""
+        at = self._count % (_MEMORY + 1)
+        move = np.subtract(end, start, out=self._moves[at])
+        length = float(np.linalg.norm(move))
+        if self._tried is not None:
+            before, least = self._tried
+            self._tried = None
+            if length > least:
+                self._known = 0
+                return before
+        self._ends[at] = end
+        self._count += 1
+        self._known = min(self._known + 1, _MEMORY + 1)
+        if self._count % _EXTRAPOLATE_STEPS or self._known < 3:
+            return end
+        order = (at - np.arange(self._known)[::-1]) % (_MEMORY + 1)
+        differences = np.diff(np.eye(_MEMORY + 1)[order], axis=0)
+        changes = differences @ self._moves
+        gram = changes @ changes.T
+        gram[np.diag_indices(len(gram))] += _EXTRAPOLATION_RIDGE * np.trace(gram) + TINY
+        self._tried = end, length
+        shares = np.linalg.solve(gram, changes @ move) @ differences
+        new: Array = end - shares @ self._ends
+        return new
