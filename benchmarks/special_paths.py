@@ -1094,7 +1094,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("bordering variables", "routes.ipm.linear_solvers:VariableMetric.split"),
-            replaced("routes.ipm.linear_solvers._large_terms", lambda B, *_: np.zeros(B.shape[1], dtype=int)),
+            replaced("routes.ipm.linear_solvers._exceeding", lambda B, *_: np.zeros(B.shape[1], dtype=bool)),
             *("300 equalities, 8 variables of wide bounds, n = 25", solving(with_wide_bounds, 25, 8, 300)),
         ),
         (

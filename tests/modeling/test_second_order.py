@@ -123,6 +123,8 @@ def test_variables_that_exceed_the_rest_of_their_rows_border_the_system(form):
     for d, expected in (([1.0, 3.0, 2.0], [0, 0, 0]), ([1e6, 3.0, 2.0], [1, 0, 0])):
         metric = VariableMetric.split(np.array(d), cones_of(()), None, form(B), rows, 1e4)
         np.testing.assert_array_equal(metric.bordering, expected)
+    few = VariableMetric.split(np.full(3, 1e6), cones_of(()), None, form(np.vstack([B, B])), np.ones(6), 1e4)
+    assert few.bordering.all()  # three variables leave no digits to six rows of matrices
 
 
 @pytest.mark.parametrize("seed", SEEDS)

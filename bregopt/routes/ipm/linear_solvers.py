@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgError, lu_factor, lu_solve
 
 from bregopt import linalg
-from bregopt.arrays import TINY, Array, IntArray, Mask
+from bregopt.arrays import TINY, Array, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import ZERO_DIAGONAL, DefiniteFactor, dense, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
@@ -79,7 +79,7 @@ class VariableMetric:
             if p is not None:
                 own[cones.index] += p**2
             # Pays on: 300 equalities, 8 variables of wide bounds, n = 25.
-            bordering |= _large_terms(B, own, diagonal, ratio) > 1
+            bordering |= _exceeding(B, own, diagonal, ratio)
         if p is not None:  # a cone as a whole
             marked = np.maximum.reduceat(bordering[cones.index], cones.starts)
             bordering[cones.index] = marked[cones.owner]
@@ -162,19 +162,28 @@ class VariableMetric:
         return np.where(self.bordering[self.cones.index], self.p / self.d[self.cones.index], 0.0)
 
 
-def _large_terms(B: Any, d: Array, diagonal: Array, ratio: float) -> IntArray:
-    """Return, for each variable, the number of rows with ``d_j B_kj^2`` above `ratio` times the rest.
+def _exceeding(B: Any, d: Array, diagonal: Array, ratio: float) -> Mask:
+    """Return which variables have terms ``d_j B_kj^2`` above `ratio` times the rest of two rows or more.
 
-    The rest is the `diagonal` entry and the terms of the other variables.
+    The rest is the `diagonal` entry. Where the variables with terms above it are as many as the rows of these
+    terms or more, as in rows without a matrix, they leave each other digits, and the rest has their terms.
     """
     if isinstance(B, np.ndarray):
         terms = B**2 * d
-        rest = (diagonal + np.add.reduce(terms, axis=1))[:, None] - terms
-        return np.add.reduce(terms > ratio * rest)  # sums of booleans are integers
+        large = terms > ratio * diagonal[:, None]
+        columns, rows = np.logical_or.reduce(large), np.logical_or.reduce(large, axis=1)
+        if np.count_nonzero(columns) >= np.count_nonzero(rows):
+            rest = (diagonal + np.add.reduce(terms, axis=1))[:, None] - terms
+            large = terms > ratio * rest
+        several: Mask = np.add.reduce(large) > 1  # sums of booleans are integers
+        return several
     row = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
     terms = B.data**2 * d[B.indices]
-    rest = (diagonal + np.bincount(row, terms, len(diagonal)))[row] - terms
-    return np.bincount(B.indices[terms > ratio * rest], minlength=B.shape[1])
+    large = terms > ratio * diagonal[row]
+    if len(np.unique(B.indices[large])) >= len(np.unique(row[large])):
+        rest = (diagonal + np.bincount(row, terms, len(diagonal)))[row] - terms
+        large = terms > ratio * rest
+    return np.bincount(B.indices[large], minlength=B.shape[1]) > 1
 
 
 def _scaled(B: Any, d: Array) -> Any:
