@@ -568,12 +568,13 @@ def general_matrix_within_a_norm(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.norm1(X - A) + cp.trace(S)), rows))
 
 
-def copositive(n: int) -> bo.Problem:
-    """Return the search for the least multiple of ones that makes a matrix the sum of psd and nonnegative."""
-    A = np.random.default_rng(1).normal(size=(n, n))
-    P, N, t = cp.Variable((n, n), PSD=True), cp.Variable((n, n), nonneg=True), cp.Variable()
-    rows = [(A + A.T) / 2 + 2 * np.eye(n) + t == P + N, N == N.T]
-    return bo.from_cvxpy(cp.Problem(cp.Minimize(t), rows))
+def symmetric_by_rows(n: int) -> bo.Problem:
+    """Return the cheapest split of a matrix in a psd one and one within bounds that equals its transpose."""
+    rng = np.random.default_rng(0)
+    cost, M = rng.normal(size=(2, n, n))
+    X, N = cp.Variable((n, n), PSD=True), cp.Variable((n, n))
+    rows = [X + N == M @ M.T / n - 0.5, N == N.T, N >= -1, N <= 2]
+    return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.sum(cp.multiply(cost, N)) + cp.trace(X)), rows))
 
 
 def entries_within_one(n: int) -> bo.Problem:
@@ -581,14 +582,6 @@ def entries_within_one(n: int) -> bo.Problem:
     A, X = np.random.default_rng(1).normal(size=(n, n)), cp.Variable((n, n), PSD=True)
     rows = [cp.abs(X) <= 1, cp.trace(X) <= n / 2]
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
-
-
-def powers(n: int) -> Any:
-    """Return the problem of the least sum of powers 3/2 of a difference, at unit trace."""
-    A = np.random.default_rng(1).normal(size=(n, n))
-    X = cp.Variable((n, n), PSD=True)
-    loss = cp.sum(cp.power(cp.abs(X - (A + A.T) / 2), 1.5))
-    return bo.from_cvxpy(cp.Problem(cp.Minimize(loss), [cp.trace(X) == 1]))
 
 
 def above_another(n: int) -> bo.Problem:
@@ -1210,7 +1203,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("equal variables", "presolve.variables:equal_variables", without("equal variables")),
-            *("decomposition of a copositive matrix, n = 24", solving(copositive, 24)),
+            *("a matrix that equals its transpose, n = 24", solving(symmetric_by_rows, 24)),
         ),
         (
             *("interchangeable variables", "presolve.interchange:interchangeable_variables"),
@@ -1291,11 +1284,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("sparse system", "routes.ipm.row_system:system_for"),
             answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
-        ),
-        (
-            *("sparse system of one matrix", "routes.ipm.row_system:system_for"),
-            answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
-            *("powers of all entries, n = 12", solving(powers, 12)),
         ),
         (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),

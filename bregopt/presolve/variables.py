@@ -287,7 +287,7 @@ def in_ratios(program: Program, kinds: frozenset[Penalty] = _RATIOS) -> Mask:
     return mask
 
 
-# Pays on: decomposition of a copositive matrix, n = 24.
+# Pays on: a matrix that equals its transpose, n = 24.
 def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute variables that an equality of two terms, and no matrix, gives by another one.
 
