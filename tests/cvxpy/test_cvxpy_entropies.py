@@ -136,6 +136,8 @@ def test_a_contradiction_of_logarithms_of_a_matrix():
     problem.solve(solver="BREGOPT")
     assert problem.status == "infeasible"
     assert problem.solver_stats.extra_stats["route"] == "entropy"
+    if tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7):
+        pytest.skip(f"CVXPY {cp.__version__} keeps no duals of infeasible problems")
     price, cost = float(logs.dual_value), float(trace.dual_value)
     assert min(price, cost) > 0
     assert price * (5 - 3 * np.log(price / cost)) + cost * (3 * price / cost - 1) > 0.1 * (price + cost)
