@@ -44,7 +44,8 @@ class AlternatingDirections:
         The last point, always in the cones.
     y : array of shape (m,)
     primal, dual : float
-        Their relative residuals: of ``A x = b``, and of ``A'y + z = c``.
+        The relative residual of ``A x = b``, and the last move of ``x`` divided by the penalty. At a constant
+        move of ``t`` with ``x`` at rest, only the first one is large, and the penalty falls.
     penalty : float
     steps : int
     """
@@ -75,7 +76,7 @@ class AlternatingDirections:
                 self._larger, self._window = np.zeros(2), 0
 
     def _end(self) -> Array:
-        """Return the end of a step from ``t``, and set its multipliers and residuals."""
+        """Return the end of a step from ``t``, and set its multipliers and the residual of the rows."""
         form, x, s = self._form, self.x, self.penalty
         z, missed = (x - self._t) / s, form.activity(x) - form.b
         self.y = form.gram_solve(form.activity(form.c - z) - missed / s)
@@ -86,6 +87,7 @@ class AlternatingDirections:
         return end
 
     def _continue_at(self, t: Array) -> None:
+        """Set ``t``, its nearest point and the move to it."""
         x = self._form.nearest(t, self.penalty)
         self.dual = float(np.linalg.norm(x - self.x)) / self.penalty / 2  # the costs have norm one
         self._t, self.x = t, x

@@ -43,7 +43,7 @@ _PATH_FLOPS = 2e11
 # to the cube of the order, and the least ones.
 _PATH_STEPS, _PATH_STEP, _DECOMPOSITION, _LEAST_DECOMPOSITION = 12, 5e8, 10.0, 1.5e7
 # Matrices of the order in memory at a time, most of them for extrapolations.
-_DENSE_MATRICES = 60
+_DENSE_MATRICES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
