@@ -1166,8 +1166,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("faces of integers", "routes.ipm.central_path:_integer_face"),
             answering("routes.ipm.central_path._integer_face", None),
-            "a quadratic assignment of size 5",
-            None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap5.dat-s.gz")),
+            "a quadratic assignment of size 7",
+            None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap7.dat-s.gz")),
         ),
         (
             *("independent rows", "presolve.equalities:independent_rows", without("independent rows")),

@@ -84,7 +84,7 @@ def exact_farkas(
     y = np.where(data.required & np.isfinite(np.where(y > 0, data.lo, data.hi)), y, 0.0)
     larger = _LARGER if inside or open_rows else 1
     for rows, near in _combinations(data, implied, y, larger):
-        margin = rows.margin(near, implied)
+        margin = rows.margin(near, implied, 0.0)
         if margin is None or margin < 0:
             continue
         above = any(near.get(k, 0) > 0 for k in open_rows)
@@ -270,8 +270,11 @@ class _Combination:
                 found.append(column)
         return found
 
-    def margin(self, y: Vector, implied: Implied) -> Fraction | None:
-        """Return how much more the rows demand than psd matrices and variables supply, None if unbounded."""
+    def margin(self, y: Vector, implied: Implied, least: float = -math.inf) -> Fraction | None:
+        """Return how much more the rows demand than psd matrices and variables supply.
+
+        None is returned if the supply is not bounded, or leaves less than the `least` margin.
+        """
         data = self.data
         demand = sum(
             (v * Fraction(float(data.lo[k] if v > 0 else data.hi[k])) for k, v in y.items()), Fraction(0)
@@ -280,7 +283,7 @@ class _Combination:
             return None
         supply = self._supply_of_variables(y)
         for b in range(len(data.matrices)):
-            if supply is None:
+            if supply is None or demand - supply < least:  # matrices supply nothing below zero
                 return None
             slack = self._slack(b, y)
             most = Fraction(0) if is_psd(slack) else _trace_supply(slack, implied.traces[b])

@@ -397,7 +397,7 @@ class _Scores:
         return float(np.maximum.reduce(relative, initial=0.0))
 
 
-# Pays on: a quadratic assignment of size 5.
+# Pays on: a quadratic assignment of size 7.
 def _integer_face(program: Program, at: Iterate, plan: Plan) -> OnIntegerFace | None:
     """Return the program on the face of integers that an iterate shows, if it has rows of integers."""
     if not has_rows_of_integers(program):

@@ -8,7 +8,11 @@ import pytest
 from rational import KINDS, problem
 
 import bregopt as bo
+from bregopt.rigorous.data import data_of
+from bregopt.rigorous.fractions import multipliers
 from bregopt.rigorous.linear_algebra import is_psd, ldl
+from bregopt.rigorous.proof import feasibility
+from bregopt.rigorous.reduction import implied_bounds
 
 
 def product(L, d):
@@ -206,6 +210,18 @@ def test_semidefinite_integers():
         ([], True),
     ):
         assert is_psd(M) == right == (ldl(M) is not None)
+
+
+@pytest.mark.parametrize(("demand", "looked_at"), [(-1.0, False), (1.0, True)])
+def test_rows_that_demand_nothing_need_no_factors(demand, looked_at, monkeypatch):
+    """Whether ``A*(y)`` is negative is asked only of rows that demand something."""
+    asked = []
+    monkeypatch.setattr(multipliers, "is_psd", lambda M: bool(asked.append(M)) or is_psd(M))
+    X = bo.PSD(3)
+    program = bo.Problem(bo.Minimize(bo.trace(X)), [bo.trace(X) == -demand]).program()
+    data = data_of(program)
+    found = multipliers.exact_farkas(data, implied_bounds(feasibility(data)), np.array([-1.0]))
+    assert bool(asked) == looked_at == (found is not None)
 
 
 def test_refusals_say_why():
