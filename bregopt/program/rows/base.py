@@ -344,11 +344,9 @@ def joined_terms(parts: Iterable[tuple[int, Rows]]) -> Coordinates:
 
 def placed_coordinates(families: Iterable[tuple[IntArray, Rows]]) -> Coordinates:
     """Return the terms of families whose rows ``k`` are the rows ``at[k]`` of a stack."""
-    listed = [(at, rows.coordinates()) for at, rows in families]
     none = np.zeros(0, dtype=np.intp)
-    row = np.concatenate([none, *(at[t.row] for at, t in listed)])
-    i, j = (np.concatenate([none, *(getattr(t, name) for _, t in listed)]) for name in ("i", "j"))
-    return Coordinates(row, i, j, np.concatenate([np.zeros(0), *(t.value for _, t in listed)]))
+    parts = [(at[t.row], t.i, t.j, t.value) for at, rows in families for t in [rows.coordinates()]]
+    return Coordinates(*map(np.concatenate, zip((none, none, none, np.zeros(0)), *parts, strict=True)))
 
 
 def symmetric_scatter(n: int, i: IntArray, j: IntArray, value: Array) -> Array:

@@ -394,7 +394,8 @@ def _entries(m: int, listed: Sequence[tuple[int, Term]]) -> tuple[tuple[IntArray
     family, row = np.divmod(t.row, m)
     first, n = np.array([(start, term.rows.n) for start, term in listed]).T[:, family]
     place = np.concatenate([first + t.i * n + t.j, first + t.j * n + t.i])
-    return (np.tile(row, 2), place), np.tile(t.value / 2, 2)
+    half = t.value / 2
+    return (np.concatenate([row, row]), place), np.concatenate([half, half])
 
 
 # Pays on: 100 matrices of order 5.
