@@ -779,6 +779,13 @@ def by_exponentials(n: int) -> cp.Problem:
     return cp.Problem(cp.Minimize(cp.sum(cp.exp(cp.diag(X))) + cp.trace((A + A.T) @ X)))
 
 
+def by_logarithms(count: int, n: int) -> cp.Problem:
+    """Return the largest sum of logarithms of quadratic forms at trace one, as of returns (Kelly)."""
+    X, rng = cp.Variable((n, n), PSD=True), np.random.default_rng(0)
+    forms = cp.hstack([v @ X @ v for v in rng.normal(size=(count, n))])
+    return cp.Problem(cp.Maximize(rng.uniform(0.5, 1.5, count) @ cp.log(forms + 0.3)), [cp.trace(X) <= 1])
+
+
 def by_huber(n: int) -> cp.Problem:
     """Return a correlation matrix that is nearest in Huber's loss."""
     X = cp.Variable((n, n), PSD=True)
@@ -1616,6 +1623,17 @@ def paths(data: Path | None) -> list[SpecialPath]:
                 lambda _, rows, sign: exponential_cones._nowhere(len(rows)),
             ),
             *("exponentials of a diagonal through CVXPY, n = 20", lambda: by_solver(by_exponentials(20))),
+        ),
+        (
+            *("logarithmic rows of cones", "cvxpy.exponential_cones:Exponential._logarithms"),
+            replaced(
+                "cvxpy.exponential_cones.Exponential._logarithms",
+                lambda _, paid: np.zeros(0, np.intp),
+            ),
+            *(
+                "logarithms of 15 quadratic forms through CVXPY, n = 8",
+                lambda: by_solver(by_logarithms(15, 8)),
+            ),
         ),
         (
             *("names of squared expressions", "cvxpy.conic_program:_names"),

@@ -9,7 +9,8 @@ in one inequality, its bound takes its place: ``exp(l) <= t`` with the cost ``w 
 of the objective, and ``t <= x log(y / x)`` gives relative entropies. Of exponentials alone in a row,
 ``sum_k w_k exp(l_k) <= h``, the logarithm is taken, ``log sum_k exp(l_k + log(w_k / h)) <= 0``. A variable
 that all ``l_k`` have with one coefficient, as in ``log_sum_exp`` and ``logistic``, comes out of the sum, and
-is a bound again.
+is a bound again. Where all cones are logarithms of rows in the objective, ``-w log l``, no term is left:
+these rows are logarithmic ones, which the interior-point method takes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.cvxpy.conic_program import Conic, others
 from bregopt.cvxpy.readings import pivots_of, read_directly
-from bregopt.program import Program
+from bregopt.program import Penalty, Program
 from bregopt.program import convex_functions as functions
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.records import replace
@@ -111,7 +112,9 @@ class Exponential:
         first, second, third = self._rows.T
         empty = (np.diff(self._B.indptr)[second] == 0) & (plain.A.norms()[second] == 0)
         raised, lowered = self._outlets(third, 1.0), self._outlets(first, -1.0)
-        self._is_exp = empty & (self._constant[second] == 1) & (raised.target != _OWN)
+        of_one = empty & (self._constant[second] == 1)
+        self._logs = self._logarithms(of_one & (lowered.target == _OBJECTIVE))
+        self._is_exp = of_one & (raised.target != _OWN) & (len(self._logs) == 0)
         chosen = (np.where(self._is_exp, a, b) for a, b in zip(raised, lowered, strict=True))
         self._outlet = _Outlets(*chosen)
         # What a bound adds to its target beside its function.
@@ -125,12 +128,28 @@ class Exponential:
 
     def z(self, S: Sequence[Array], u: Array, y: Array, priced: bool = True) -> Array:
         """Return the ``z`` of an answer, or of a Farkas vector of tangents at `S` and `u`."""
-        whole, outlet, own = np.zeros(self._plain.m), self._outlet, self._rows.size
+        whole, own = np.zeros(self._plain.m), self._rows.size
         whole[self._kept_rows] = y
-        s = self._arguments(S, self._whole(S, u))
+        if len(self._logs):
+            triples = self._of_logs(whole[self._logs], self._outlet.weight * float(priced))
+        else:
+            triples = self._of_terms(whole, self._arguments(S, self._whole(S, u)), float(priced))
+        z = np.empty(len(self._order))
+        found = self._direct.of_rows(np.concatenate([np.transpose(triples).ravel(), whole[own:]]), priced)
+        found[:own] *= -1
+        z[self._order] = found
+        return z
+
+    def _of_logs(self, y: Array, p: Array) -> list[Array]:
+        """Return the multipliers of the cones of logarithms of the price `p` at multipliers of their rows."""
+        return [-p, -p * (1 + np.log(np.maximum(y, TINY) / np.maximum(p, TINY))), y]
+
+    def _of_terms(self, whole: Array, s: Array, paid: float) -> Array:
+        """Return the multipliers of the cones at their `s`; those of sums are added to `whole`."""
+        outlet = self._outlet
 
         def prices(of: _Outlets) -> Array:
-            return of.weight * np.where(of.target == _OBJECTIVE, float(priced), -whole[of.target])
+            return of.weight * np.where(of.target == _OBJECTIVE, paid, -whole[of.target])
 
         for part in self._sums:
             logs = s[self._rows[part.cones, 0]] + part.logs
@@ -141,12 +160,7 @@ class Exponential:
         ratio = np.maximum(second, TINY) / np.maximum(third, TINY)
         e = np.exp(np.where(self._is_exp, first, 0.0))
         of_exp, of_ratio = [-e, e * (first - 1), 1 + 0 * e], [-1 + 0 * e, -np.log(ratio) - 1, ratio]
-        triples = p * np.where(self._is_exp, of_exp, of_ratio)
-        z = np.empty(len(self._order))
-        found = self._direct.of_rows(np.concatenate([triples.T.ravel(), whole[own:]]), priced)
-        found[:own] *= -1
-        z[self._order] = found
-        return z
+        return np.asarray(p * np.where(self._is_exp, of_exp, of_ratio))
 
     # --- The program ---------------------------------------------------------------------------------------
 
@@ -182,6 +196,13 @@ class Exponential:
         inside = self._outlet.target == row
         return float(self._plain.bounds.hi[row] - (self._outlet.weight * self._beside)[inside].sum())
 
+    # Pays on: logarithms of 15 quadratic forms through CVXPY, n = 8.
+    # Pays on: logarithms of 15 quadratic forms through CVXPY, n = 8.
+    def _logarithms(self, paid: Any) -> IntArray:
+        """Return the rows of ``l`` where each cone is a `paid` ``-w log l`` beside matrices, else none."""
+        rows: IntArray = self._rows[:, 2]
+        return rows if self._plain.blocks and paid.all() else rows[:0]
+
     def _found_sums(self) -> Iterator[_Sum]:
         B, outlet = self._B, self._outlet
         for row in np.unique(outlet.target[self._is_exp & (outlet.target >= 0)]).tolist():
@@ -214,21 +235,26 @@ class Exponential:
         left = np.ones(plain.m, dtype=bool)
         left[:own] = False
         left[self._rows[outlet.target == _OWN, 0]] = True
+        left[self._logs] = True
         left[[part.row for part in out]] = False
         self._kept_rows = rows = np.flatnonzero(left)
         place = np.cumsum(left) - 1
         lo, hi, beside = plain.bounds.lo.copy(), plain.bounds.hi.copy(), outlet.weight * self._beside
+        kind, gamma = plain.bounds.kind.copy(), plain.bounds.gamma.copy()
         lo[:own] = -np.inf
+        logs = self._logs
+        lo[logs], hi[logs], kind[logs] = -self._constant[logs], np.inf, int(Penalty.LOG)
+        gamma[logs] = outlet.weight[: len(logs)]
         inside = outlet.target >= 0
         np.subtract.at(hi, outlet.target[inside], beside[inside])
         hi[[part.row for part in self._sums]] = 0.0
         program = plain.of_rows(rows).of_variables(self._kept)
         return replace(
             program,
-            bounds=replace(program.bounds, lo=lo[rows], hi=hi[rows]),
+            bounds=replace(program.bounds, lo=lo[rows], hi=hi[rows], kind=kind[rows], gamma=gamma[rows]),
             offset=plain.offset + float(beside[outlet.target == _OBJECTIVE].sum()),
             constant=plain.stated_constant,
-            terms=tuple(self._terms(place)),
+            terms=() if len(logs) else tuple(self._terms(place)),
         )
 
     def _terms(self, place: IntArray) -> Iterator[ConvexTerm]:

@@ -223,3 +223,40 @@ def test_bounds_with_constants_and_the_multipliers_of_their_cones(most):
     np.testing.assert_allclose(ours.variables()[1].value, theirs.variables()[1].value, atol=1e-3)
     for a, b in zip(ours.constraints[0].dual_value, theirs.constraints[0].dual_value, strict=True):
         np.testing.assert_allclose(a, b, atol=3e-3)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_logarithms_in_the_objective_are_rows(count):
+    """Shares of ``trace(X) + sum(u) <= 2`` are proportional to prices, and its multiplier is their sum."""
+    n, prices = 4, np.arange(1.0, 5 + count)
+    X, u = cp.Variable((n, n), PSD=True), cp.Variable(count)
+    shares = cp.hstack([cp.diag(X), u]) if count else cp.diag(X)
+    budget = cp.trace(X) + cp.sum(u) <= 2 if count else cp.trace(X) <= 2
+    problem = cp.Problem(cp.Maximize(prices @ cp.log(3 * shares + 0.1)), [budget, X[0, 1] == 0.05])
+    problem.solve(solver="BREGOPT")
+    assert (problem.status, problem.solver_stats.extra_stats["route"]) == ("optimal", "path")
+    price = prices.sum() / (2 + len(prices) / 30)
+    np.testing.assert_allclose(shares.value, prices / price - 1 / 30, atol=1e-6)
+    assert budget.dual_value == pytest.approx(price, rel=1e-6)
+    data, _, _ = problem.get_problem_data("BREGOPT")
+    found = conic_solver.BREGOPT.solve_via_data(data, False, False, {})
+    first, second, third = found.z[-3 * len(prices) :].reshape(-1, 3).T  # the dual exponential cone
+    np.testing.assert_allclose(-first * np.exp(second / first), np.e * third, rtol=1e-9)
+    np.testing.assert_allclose(data["A"].T @ found.z, -data["c"], atol=1e-7)
+
+
+def test_logarithms_without_an_optimum():
+    X = cp.Variable((3, 3), PSD=True)
+    logs = cp.Maximize(cp.sum(cp.log(cp.diag(X))))
+    for rows, status in (
+        ([X[0, 1] == 1], "unbounded"),
+        ([cp.trace(X) <= 1, X[0, 0] >= 2], "infeasible"),
+        ([cp.trace(X) <= 1, X[0, 0] == 0], "infeasible"),  # the logarithm of zero
+    ):
+        problem = cp.Problem(logs, rows)
+        problem.solve(solver="BREGOPT")
+        assert problem.status == status
+    problem = cp.Problem(cp.Maximize(logs.args[0] - cp.logistic(X[0, 1])), [cp.trace(X) == 3])
+    problem.solve(solver="BREGOPT")  # a cone of another kind: all stay terms
+    assert problem.solver_stats.extra_stats["route"] == "entropy"
+    assert problem.value == pytest.approx(-np.log(1 + np.exp(X.value[0, 1])), abs=1e-2)
