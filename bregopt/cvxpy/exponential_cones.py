@@ -135,14 +135,14 @@ class Exponential:
         else:
             triples = self._of_terms(whole, self._arguments(S, self._whole(S, u)), float(priced))
         z = np.empty(len(self._order))
-        found = self._direct.of_rows(np.concatenate([np.transpose(triples).ravel(), whole[own:]]), priced)
+        found = self._direct.of_rows(np.concatenate([triples.T.ravel(), whole[own:]]), priced)
         found[:own] *= -1
         z[self._order] = found
         return z
 
-    def _of_logs(self, y: Array, p: Array) -> list[Array]:
+    def _of_logs(self, y: Array, p: Array) -> Array:
         """Return the multipliers of the cones of logarithms of the price `p` at multipliers of their rows."""
-        return [-p, -p * (1 + np.log(np.maximum(y, TINY) / np.maximum(p, TINY))), y]
+        return np.array([-p, -p * (1 + np.log(np.maximum(y, TINY) / np.maximum(p, TINY))), y])
 
     def _of_terms(self, whole: Array, s: Array, paid: float) -> Array:
         """Return the multipliers of the cones at their `s`; those of sums are added to `whole`."""
