@@ -1057,6 +1057,15 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("the least largest deviation, n = 100", solving(least_deviation, 100, solver="lagrangian")),
         ),
         (
+            "bounds on entries",
+            "routes.augmented_lagrangian.standard_form:_rows_of_one_entry",
+            answering(
+                "routes.augmented_lagrangian.standard_form._rows_of_one_entry",
+                (np.zeros(0, int), np.zeros(0, int), np.zeros(0)),
+            ),
+            *("k-means, n = 100", solving(relaxations.k_means, bo, solver="lagrangian")),
+        ),
+        (
             *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),
             replaced("routes.augmented_lagrangian.route._PATH_FLOPS", 0.0),
             *("an optimum that is not attained", solving(not_attained, solver="lagrangian")),

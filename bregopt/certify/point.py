@@ -78,7 +78,7 @@ class Known(TypedDict, total=False):
     cone_residual: float
     row_terms: float
     matrix_terms: tuple[float, ...]
-    slacks: tuple[Array, ...]
+    slacks: tuple[Array | SparsePlusLowRank | None, ...]
     smallest_eigenvalues: tuple[float, ...]
 
 

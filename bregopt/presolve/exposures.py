@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import dense
+from bregopt.linalg import added_up, dense
 from bregopt.presolve.svec import Svec, svec
 from bregopt.program import Face, LowRank, Program, pays
 from bregopt.program.rows import Entries, Rows, SparseRows, placed_coordinates, upper_triangles
@@ -146,25 +146,30 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
 def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     """Return which ``sign A_k`` may be psd and nonzero: by diagonals, or by random vectors on a face."""
     if face.codimension == 0:
-        values = sign * _diagonals(rows)
+        value, row = _diagonals(rows)
     else:
         V = face.embed(np.random.default_rng(0).normal(size=(face.order, _DEFINITE_PROBES)))
-        values = sign * np.column_stack([rows.apply(LowRank(v[:, None])) for v in V.T])
-    mask: Mask = np.asarray((values >= 0).all(axis=1) & (values > 0).any(axis=1))
+        value = np.concatenate([rows.apply(LowRank(v[:, None])) for v in V.T])
+        row = np.tile(np.arange(rows.m), _DEFINITE_PROBES)
+    least, largest = np.zeros((2, rows.m))
+    np.minimum.at(least, row, sign * value)
+    np.maximum.at(largest, row, sign * value)
+    mask: Mask = (least >= 0) & (largest > 0)
     return mask
 
 
-def _diagonals(rows: Rows) -> Array:
-    """Return the diagonals of the ``A_k``, shape ``(m, n)``."""
+def _diagonals(rows: Rows) -> tuple[Array, IntArray]:
+    """Return the entries on the diagonals of the ``A_k`` that are not zero, and the row of each."""
     forms = None if rows.few_terms else rows.rank_one_terms()
     if forms is not None:
         diagonals = np.zeros((rows.m, rows.n))
         np.add.at(diagonals, forms.row, forms.weight[:, None] * dense(forms.U) ** 2)
-        return diagonals
+        row, i = diagonals.nonzero()
+        return diagonals[row, i], row
     t = rows.coordinates()
     own = t.i == t.j
-    flat = np.bincount(t.row[own] * rows.n + t.i[own], t.value[own], minlength=rows.m * rows.n)
-    return flat.astype(float).reshape(rows.m, rows.n)
+    value, row, _ = added_up(t.value[own], t.row[own], t.i[own], rows.n)
+    return value, row
 
 
 def _range_of(A: Array) -> Array | None:

@@ -37,6 +37,7 @@ __all__ = [
     "oriented",
     "parallel_rows",
     "recognize",
+    "smat",
     "sparse_entries",
     "sparse_svec",
     "svec",
@@ -85,20 +86,24 @@ class Svec:
         """Return the stack of matrices of each block and the variables of several vectors, its rows."""
         stacks, start = [], 0
         for n in self.orders:
-            i, j, lengths = _upper(n)
-            stack = np.empty((len(vectors), n, n))
-            stack[:, i, j] = stack[:, j, i] = vectors[:, start : start + len(i)] / lengths
-            stacks.append(stack)
-            start += len(i)
+            end = start + n * (n + 1) // 2
+            stacks.append(smat(vectors[:, start:end], n))
+            start = end
         return stacks, vectors[:, start:]
 
 
 def svec(stack: Array) -> Array:
     """Return the vectors of symmetric matrices of order `n`, arrays of shape ``(..., n, n)``."""
     n = stack.shape[-1]
-    i, j, lengths = _upper(n)
-    vectors: Array = stack[..., i, j] * lengths
+    entries = stack.reshape(*stack.shape[:-2], n * n)
+    vectors: Array = entries.take(_places(n)[0], axis=-1) * _upper(n)[2]
     return vectors
+
+
+def smat(vectors: Array, n: int) -> Array:
+    """Return the symmetric matrices of order `n` of vectors, arrays of shape ``(..., n (n + 1) / 2)``."""
+    entries = (vectors / _upper(n)[2]).take(_places(n)[1], axis=-1)
+    return entries.reshape(*vectors.shape[:-1], n, n)
 
 
 def _elements(t: Coordinates, n: int) -> tuple[IntArray, Array]:
@@ -117,6 +122,15 @@ def _upper(n: int) -> tuple[IntArray, IntArray, Array]:
     """Return the places of the entries on and above the diagonal, and their factors."""
     i, j = np.triu_indices(n)
     return i, j, np.where(i == j, 1.0, np.sqrt(2))
+
+
+@lru_cache(maxsize=4)
+def _places(n: int) -> tuple[IntArray, IntArray]:
+    """Return the place in a matrix, row by row, of each element of its vector, and the other way round."""
+    i, j, _ = _upper(n)
+    places = np.empty((n, n), dtype=np.intp)
+    places[i, j] = places[j, i] = np.arange(len(i))
+    return i * n + j, places.ravel()
 
 
 def svec_rows(program: Program, rows: IntArray) -> Array:

@@ -1,5 +1,7 @@
 """Many rows: derivatives, known theta numbers, feasible answers, statuses, and when the route is chosen."""
 
+import tracemalloc
+
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -100,8 +102,6 @@ def test_nearest_points_have_no_nearer_one(seed, on_faces):
         soft = np.isfinite(form.price)
         return s * float(far[soft] @ (form.price + form.weight * far)[soft])
 
-    for S in form.matrices(w):
-        S[:] = S + S.T
     x = form.nearest(w, s)
     at = np.sum((x - w) ** 2) / 2 + paid(x)
     for size in (1e-3, 1e-1, 1.0):
@@ -149,6 +149,43 @@ def test_nonnegative_matrices_have_schrijvers_theta():
     assert max(sol.value, other.value) <= min(sol.dual_value, other.dual_value) + 1e-7
     assert sol.value < theta(graph).solve(solver="path").value - 1e-4
     assert sol.X.min() >= -1e-8
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("seed", range(2))
+def test_bounds_on_entries_are_priced_by_their_rows(seed, unit):
+    """Bounds from both sides, as multiples of a mirrored entry, two on one entry, and beside sums."""
+    n, rng = 10, np.random.default_rng(seed)
+    X, C, (i, j) = bo.PSD(n, name="X"), rng.normal(size=(n, n)), np.triu_indices(n, 1)
+    rows = [bo.diag(X) == unit, X[i[:20], j[:20]] >= -0.1 * unit, -3 * X[j[10:30], i[10:30]] >= -0.6 * unit]
+    rows += [bo.abs(2 * X[i[30:], j[30:]] - 0.1 * unit) <= 0.5 * unit, X[0, 1] - X[2, 3] <= 0.1 * unit]
+    rows += [X[0] @ np.ones(n) >= 0.5 * unit]
+    problem = bo.Problem(bo.Maximize(bo.inner(C + C.T, X)), rows)
+    sol = problem.solve(solver="lagrangian", tol=1e-6)
+    reference = peers.reference(problem, within=1e-5).value
+    assert sol.status == "optimal"
+    assert sol.value <= reference + 2e-5 * abs(reference)
+    assert sol.dual_value >= reference - 2e-5 * abs(reference)
+    assert sol.dual_value - sol.value <= 1.1e-6 * abs(reference)
+    acting = np.abs(sol.X[i, j] / unit + 0.1) < 1e-5
+    assert acting[:20].any()
+    assert (np.abs(sol.X[i, j] / unit - 0.2) < 1e-5)[10:30].any()
+
+
+def test_rows_of_sums_and_bounds_on_entries_take_memory_of_their_terms():
+    n = 120
+    X = bo.PSD(n, name="X")
+    rows = [X @ np.ones(n) == 1, bo.trace(X) == 5, X >= 0]
+    program = bo.Problem(bo.Minimize(bo.inner(np.diag(np.arange(n) * 1.0), X)), rows).program()
+    tracemalloc.start()
+    try:
+        reduced = presolve(program, ("parallel rows", "faces"), Settings()).program
+        StandardForm(reduced)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert reduced.m == n + 1 + n * (n + 1) // 2
+    assert peak < 8 * n**3 / 2  # one dense table of the sums
 
 
 def test_contradictions_and_rays_are_proven():

@@ -331,9 +331,11 @@ def dense_row(U: Any, k: int) -> Array:
 def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
     """Return the terms of ``weight_k u_k' X w_k``, one for each pair of nonzeros."""
     if not (sp.issparse(U) or sp.issparse(W)):
-        value = (weight[:, None] * U)[:, :, None] * W[:, None, :]
-        row, i, j = np.nonzero(value)
-        return Coordinates(row, i, j, value[row, i, j])
+        if 4 * outer_count(U, W) > U.shape[0] * U.shape[1] ** 2:
+            value = (weight[:, None] * U)[:, :, None] * W[:, None, :]
+            row, i, j = np.nonzero(value)
+            return Coordinates(row, i, j, value[row, i, j])
+        U, W = sp.csr_array(U), sp.csr_array(W)
     count_u, count_w = np.diff(U.indptr), np.diff(W.indptr)
     pairs = count_u * count_w
     row = np.repeat(np.arange(U.shape[0]), pairs)
@@ -346,9 +348,8 @@ def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
 
 def outer_count(U: Any, W: Any) -> int:
     """Return how many terms the rows ``u_k'X w_k`` have."""
-    if sp.issparse(U) and sp.issparse(W):
-        return int(np.diff(sp.csr_array(U).indptr) @ np.diff(sp.csr_array(W).indptr))
-    return U.shape[0] * U.shape[1] ** 2
+    counts = [np.diff(V.indptr) if sp.issparse(V) else np.count_nonzero(V, axis=1) for V in (U, W)]
+    return int(counts[0] @ counts[1])
 
 
 @dataclass(frozen=True, eq=False)

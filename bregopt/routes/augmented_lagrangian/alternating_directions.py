@@ -3,10 +3,12 @@
 The method is a fixed-point iteration (Eckstein and Bertsekas 1992). From ``t`` a step takes the nearest point
 ``x`` to it in the cones, with prices times the penalty ``s`` of soft rows, its slack ``z = (x - t) / s``, and
 
-    y = M^-1 ((b - A x) / s + A(c - z)),   M = A A',
+    y = M^-1 ((b - A x) / s + A(c - z - n)),   M = A A',
 
-and moves ``t`` towards ``x - s (c - A'y)``, and beyond it. Every few steps Anderson's extrapolation of the
-last ones is tried. A step has one eigendecomposition of each matrix.
+and moves ``t`` towards ``x - s (c - A'y - n)``, and beyond it. Here ``n`` has the prices of bounds on
+entries. ``y`` is found twice: for the last ``n``, and for the best one at that ``y``. With this symmetric
+Gauss-Seidel step the method still converges (Sun, Toh, Yang 2015). Every few steps Anderson's extrapolation
+of the last ones is tried. A step has one eigendecomposition of each matrix.
 """
 
 from __future__ import annotations
@@ -38,35 +40,40 @@ class AlternatingDirections:
     ----------
     form : StandardForm
     x : array of shape (size,)
-    y : array of shape (m,)
+    multipliers : array of shape (m + e,)
 
     Attributes
     ----------
     x : array of shape (size,)
         The last point, always in the cones.
-    y : array of shape (m,)
+    multipliers : array of shape (m + e,)
+        The last ones, of the equations and then of the bounds on entries.
     primal, dual : float
-        The relative residual of ``A x = b``, and the last move of ``x`` divided by the penalty. At a constant
-        move of ``t`` with ``x`` at rest, only the first one is large, and the penalty falls.
+        The residual of ``A x = b`` and of the bounds on entries, and the last move of ``x`` divided by twice
+        the penalty. At a constant move of ``t`` with ``x`` at rest, only the first one is large, and the
+        penalty falls.
     penalty : float
     steps : int
     """
 
-    def __init__(self, form: StandardForm, x: Array, y: Array) -> None:
-        self._form, self.y = form, y
+    def __init__(self, form: StandardForm, x: Array, multipliers: Array) -> None:
+        self._form, self.multipliers = form, multipliers
         self.penalty, self.steps = 1.0, 0
         self._larger, self._window = np.zeros(2), 0
         self.primal = self.dual = np.inf
         self.x = x
-        self._continue_at(x - (form.c - form.adjoint(y)))
-        self._last = _Steps(len(x))
+        y, n = np.split(multipliers, [form.m])
+        slack = form.c - form.adjoint(y)
+        slack[form.bounded] -= n
+        self._continue_at(np.concatenate([x - slack, n]))
+        self._last = _Steps(len(self._state))
 
     # Pays on: the least largest deviation, n = 100.
     def run(self, steps: int) -> None:
         """Take steps, or fewer where they reduce both residuals to a thousandth."""
         most = 0.0
         for step in range(steps):
-            self._continue_at(self._last.next(self._t, self._end()))
+            self._continue_at(self._last.next(self._state, self._end()))
             worst = max(self.primal, self.dual)
             most = most if step else _FAST * worst
             if worst < most:
@@ -83,25 +90,42 @@ class AlternatingDirections:
                 self._larger, self._window = np.zeros(2), 0
 
     def _end(self) -> Array:
-        """Return the end of a step from ``t``, and set its multipliers and the residual of the rows."""
-        form, x, s = self._form, self.x, self.penalty
-        z, missed = (x - self._t) / s, form.activity(x) - form.b
-        self.y = form.gram_solve(form.activity(form.c - z) - missed / s)
-        move = form.adjoint(self.y) + z - form.c
-        self.primal = float(np.linalg.norm(missed)) / form.b_size
+        """Return the end of a step from the state, and set its multipliers and the residual of the rows."""
+        form, x, s, E = self._form, self.x, self.penalty, self._form.bounded
+        t, n = self._state[: len(x)], self._state[len(x) :] / s
+        missed, left = form.activity(x) - form.b, form.c - (x - t) / s
+        beyond = x[E] - np.clip(x[E], form.least, form.most)
+
+        def solved(n: Array) -> Array:
+            """Return the best ``y`` at prices `n` of the bounds on entries, and set what it leaves."""
+            rest[:] = left
+            rest[E] -= n
+            y = form.gram_solve(form.activity(rest) - missed / s)
+            rest[:] -= form.adjoint(y)
+            return y
+
+        rest = np.empty(len(x))
+        y = solved(n)
+        if len(E):
+            wanted = x[E] - s * (rest[E] + n)
+            n = (np.clip(wanted, form.least, form.most) - wanted) / s
+            y = solved(n)
+        self.multipliers = np.concatenate([y, n])
+        self.primal = float(np.hypot(np.linalg.norm(missed), np.linalg.norm(beyond)))
         self.steps += 1
-        end: Array = self._t + _OVERSTEP * s * move
+        end: Array = np.concatenate([t - _OVERSTEP * s * rest, s * n])
         return end
 
-    def _continue_at(self, t: Array) -> None:
-        """Set ``t``, its nearest point and the move to it."""
-        x = self._form.nearest(t, self.penalty)
+    def _continue_at(self, state: Array) -> None:
+        """Set the state, its nearest point and the move to it."""
+        x = self._form.nearest(state[: len(self.x)], self.penalty)
         self.dual = float(np.linalg.norm(x - self.x)) / self.penalty / 2  # the costs have norm one
-        self._t, self.x = t, x
+        self._state, self.x = state, x
 
     def _set_penalty(self, penalty: float) -> None:
-        """Change the penalty at the same ``x`` and ``z``."""
-        self._t = self.x + penalty / self.penalty * (self._t - self.x)
+        """Change the penalty at the same ``x``, ``z`` and ``n``."""
+        at_rest = np.concatenate([self.x, np.zeros(len(self._state) - len(self.x))])
+        self._state = at_rest + penalty / self.penalty * (self._state - at_rest)
         self.penalty = penalty
         self._last.forget()
 

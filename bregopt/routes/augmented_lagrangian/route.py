@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bregopt.arrays import TINY, Array
-from bregopt.certify import Certificate, PrimalDualPoint, certify
+from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort
 from bregopt.program import LIMITS, Answer, Penalty, Program, Start, StopReason, pays
 from bregopt.program.scale import newton_flops
@@ -157,9 +157,12 @@ class _Certified(NamedTuple):
     """A point in the units of the program, and its certificate."""
 
     certificate: Certificate
-    X: tuple[Array, ...]
-    u: Array
-    y: Array
+    point: PrimalDualPoint
+
+    def answer(self, stop: StopReason, iterations: int) -> Answer:
+        """Return the answer with this point."""
+        at = self.point
+        return Answer(tuple(at.X), at.u, at.y, stop, iterations)
 
 
 class _Run:
@@ -189,7 +192,7 @@ class _Run:
     def answer(self, start: Start | None) -> Answer:
         """Return the best point that was certified, or a Farkas vector."""
         form, program = self._form, self._program
-        x, y = np.zeros(len(form.c)), np.zeros(form.m)
+        x, y = np.zeros(len(form.c)), np.zeros(program.m)
         if start is not None:
             x, y = form.point(start.X, start.u) if start.X else x, form.scaled(start.y)
         try:
@@ -201,7 +204,7 @@ class _Run:
             return Answer.without_point(program, self._monitor.farkas, stop, self._steps)
         if self._best is None:
             return Answer(*form.given(x, y), stop, self._steps)
-        return Answer(self._best.X, self._best.u, self._best.y, stop, self._steps)
+        return self._best.answer(stop, self._steps)
 
     def _run(self) -> StopReason:
         """Alternate directions until a point meets the tolerance, or none makes progress."""
@@ -223,10 +226,11 @@ class _Run:
         """Certify the last point and the repaired one, and keep the best; why to stop."""
         self._steps += 1
         at = self._method
-        found = self._certified(at.x, at.y)
+        found = self._certified(at.x, at.multipliers)
         repaired = self._form.repaired(at.x)
         if repaired is not None:
-            feasible, met = self._certified(repaired, at.y), found.certificate.worst <= self._tol
+            feasible = self._certified(repaired, at.multipliers, found.point)
+            met = found.certificate.worst <= self._tol
             near = feasible.certificate.worst <= max(found.certificate.worst, self._tol)
             # A feasible point has a proof. It is awaited once, as it may never be as near.
             awaited, self._awaited = met and not self._awaited, met
@@ -234,7 +238,7 @@ class _Run:
         if self._best is None or found.certificate.worst < self._best.certificate.worst:
             self._best = found
         self._errors.append((at.steps, self._error))
-        stop = self._monitor.look(self._steps, found.certificate, found.y)
+        stop = self._monitor.look(self._steps, found.certificate, found.point.y)
         unsettled = stop is StopReason.CONVERGED and not self._settles(found)
         if unsettled or stop is StopReason.STALLED:  # the method itself detects that it stalls
             stop = None
@@ -256,11 +260,15 @@ class _Run:
 
     def _settles(self, found: _Certified) -> bool:
         """Whether a point meets the tolerance before the reductions, too."""
-        answer = Answer(found.X, found.u, found.y, StopReason.CONVERGED, self._steps)
+        answer = found.answer(StopReason.CONVERGED, self._steps)
         return self._progress.settles(lambda: answer, self._tol)
 
-    def _certified(self, x: Array, y: Array) -> _Certified:
-        X, u, y = self._form.given(x, y)
-        y = y if pays(self._program) else 0 * y
-        point = PrimalDualPoint(self._program, X, u, y, faces=self._program.faces)
-        return _Certified(certify(point), X, u, y)
+    def _certified(self, x: Array, multipliers: Array, other: PrimalDualPoint | None = None) -> _Certified:
+        """Return the point, certified; another one with these multipliers has the same dual part."""
+        program = self._program
+        X, u, y = self._form.given(x, multipliers)
+        known: Known = {}
+        if other is not None:
+            known = Known(slacks=other.slacks, smallest_eigenvalues=other.smallest_eigenvalues)
+        point = PrimalDualPoint(program, X, u, y if pays(program) else 0 * y, faces=program.faces, **known)
+        return _Certified(certify(point), point)

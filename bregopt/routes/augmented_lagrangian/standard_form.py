@@ -1,12 +1,13 @@
 """The program as one equation in scaled units, its rows' Gram matrix, and a point inside all cones.
 
-With ``x = (X, v)``, where ``v`` has the ordinary variables and a slack for each row that is no hard equality,
+With ``x = (X, v)``, where ``v`` has the ordinary variables and the slacks of rows,
 
-    minimize  c'x + prices of v   subject to  A x = b,   X psd,   lo <= v <= hi,
+    minimize  c'x + prices of v   subject to  A x = b,   X psd,   lo <= v <= hi,   least <= X_E <= most,
 
 in which some variables are in second-order cones, and slacks of hinges and squares leave bounds at a price.
+Rows ``E`` of one entry of a matrix are bounds on it. Each other row that is no hard equality has a slack.
 Rows have norm one, variables enter rows with norm one (in a cone at most one), and ``b`` and ``c`` are
-divided by their norms. A point ``x`` is one vector: the entries of each matrix, row by row, then ``v``.
+divided by their norms. A point ``x`` is one vector: ``svec`` of each matrix, then ``v``.
 
 The projection on the equations is ``x - A'M^-1 (A x - b)`` with the Gram matrix ``M = A A'``.
 A point inside the cones that meets the equations repairs others: where a projected point leaves a cone by
@@ -17,17 +18,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, TINY, Array
+from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.linalg import DefiniteFactor
+from bregopt.presolve.svec import smat, sparse_svec, svec
 from bregopt.program import Matrix, Penalty, Program
-from bregopt.program.rows import placed_coordinates
-from bregopt.records import cached_property, replace
+from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
 __all__ = ["StandardForm"]
@@ -68,41 +70,55 @@ class StandardForm:
         ``A``, with zeros in the columns of variables that bounds fix, and minus one for each slack.
     b : array of shape (m,)
     c : array of shape (size,)
-    lo, hi, price, weight : array of shape (k + rows that are no hard equalities,)
+    lo, hi, price, weight : array of shape (k + slacks,)
         Of the elements of ``v``: bounds, and the price of a distance from them and of its square. The first
         is infinite where the bounds are hard.
+    bounded : array of int of shape (e,)
+        The places ``E`` of entries of matrices that have bounds.
+    least, most : array of shape (e,)
+        Their bounds.
     entries : int
-        The number of entries of all matrices, before ``v``.
+        The length of the vectors of all matrices, before ``v``.
     """
 
     def __init__(self, program: Program) -> None:
         self.program, bounds = program, program.bounds
-        self.m, self.k = program.m, program.k
+        self.k = program.k
         self.orders, self.faces = tuple(block.n for block in program.blocks), program.faces
+        ends = np.cumsum([n * (n + 1) // 2 for n in self.orders])
+        self._own = [slice(end - n * (n + 1) // 2, end) for n, end in zip(self.orders, ends, strict=True)]
+        self.entries = int(ends[-1])
         cones = self.cones = program.cones
         columns = np.where(program.column_sizes > 0, program.column_sizes, 1.0)
         if cones.count:
             columns[cones.index] = np.maximum.reduceat(columns[cones.index], cones.starts)[cones.owner]
-        B = sp.csr_array(program.B) @ sp.diags_array(1 / columns) if self.k else sp.csr_array((self.m, 0))
+        B = sp.csr_array(program.B) @ sp.diags_array(1 / columns) if self.k else sp.csr_array((program.m, 0))
         sizes = np.sqrt(program.A.norms() ** 2 + np.asarray((B**2).sum(axis=1)).ravel())
         self._row = 1 / np.where(sizes > 0, sizes, 1.0)
-        self.A = replace(
-            program.A,
-            terms=tuple(replace(t, rows=t.rows.scale(self._row[t.at])) for t in program.A.terms),
-        )
         is_hinge, is_square = (bounds.kind == int(kind) for kind in (Penalty.HINGE, Penalty.SQUARE))
-        equal = (bounds.lo == bounds.hi) & ~is_hinge & ~is_square  # soft rows may pay on both sides
-        slack = self._slack = np.flatnonzero(~equal)
-        ends = np.concatenate([self._row * bounds.sizes, columns * _finite(program.u_lo, program.u_hi)])
-        self.primal = float(np.linalg.norm(ends[ends < np.inf])) or 1.0
-        costs = [block.C.ravel() for block in program.blocks]
+        soft = is_hinge | is_square
+        equal = (bounds.lo == bounds.hi) & ~soft  # soft rows may pay on both sides
+        listed = sparse_svec(program.A)
+        hard_alone = (np.diff(B.indptr) == 0) & ~equal & ~soft
+        on_entries, self.bounded, sign = _rows_of_one_entry(listed, hard_alone)
+        self._row[on_entries] *= sign
+        is_row = np.ones(program.m, dtype=bool)
+        is_row[on_entries] = False
+        rows = np.flatnonzero(is_row)
+        self._order, self.m = np.concatenate([rows, on_entries]), len(rows)
+        slack = self._slack = np.flatnonzero(~equal & is_row)
+
+        of_rows = np.abs(self._row) * bounds.sizes
+        of_bounds = np.concatenate([of_rows, columns * _finite(program.u_lo, program.u_hi)])
+        self.primal = float(np.linalg.norm(of_bounds[of_bounds < np.inf])) or 1.0
+        costs = [svec(block.C) for block in program.blocks]
         self.c = np.concatenate([*costs, program.c / columns, np.zeros(len(slack))])
         self.dual = float(np.linalg.norm(self.c))
         if not self.dual:
             prices = bounds.gamma / self._row * np.where(is_square, self.primal / self._row, 1.0)
-            self.dual = float(prices[is_hinge | is_square].max(initial=0.0)) or 1.0
+            self.dual = float(prices[soft].max(initial=0.0)) or 1.0
         self.c /= self.dual
-        self._column_sizes, self.entries = columns, len(self.c) - self.k - len(slack)
+        self._column_sizes = columns
         scaled_bounds = self._row[slack] / self.primal
         self.lo = np.concatenate([program.u_lo * columns / self.primal, bounds.lo[slack] * scaled_bounds])
         self.hi = np.concatenate([program.u_hi * columns / self.primal, bounds.hi[slack] * scaled_bounds])
@@ -112,20 +128,21 @@ class StandardForm:
         self.price = np.concatenate([np.full(self.k, np.inf), own_prices])
         weights = np.where(square, own * self.primal / self._row[slack], 0.0)
         self.weight = np.concatenate([np.zeros(self.k), weights])
-        self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)
+        scaled_bounds = self._row[on_entries] / self.primal
+        ends_of_rows = bounds.lo[on_entries] * scaled_bounds, bounds.hi[on_entries] * scaled_bounds
+        self.least, self.most = np.minimum(*ends_of_rows), np.maximum(*ends_of_rows)
+
+        self.b = np.where(equal, bounds.lo * self._row / self.primal, 0.0)[rows]
         self._soft = bool(np.isfinite(self.price).any())
         self.fixed = (self.lo == self.hi) & np.isinf(self.price)  # slacks never are
-        own, fixed = sp.csr_array(sp.diags_array(self._row) @ B), self.fixed[: self.k]
+        units = sp.diags_array(self._row[rows])
+        own, fixed = sp.csr_array(units @ B[rows]), self.fixed[: self.k]
         self.b -= own @ np.where(fixed, self.lo[: self.k], 0.0)
         own = sp.csr_array(own @ sp.diags_array(np.where(fixed, 0.0, 1.0)))
-        minus = (-np.ones(len(slack)), (slack, np.arange(len(slack))))
-        listed = (
-            placed_coordinates((t.at, t.rows) for t in self.A.terms_of(b)).on_entries(self.m, n)
-            for b, n in enumerate(self.orders)
-        )
-        self.matrix = sp.csr_array(sp.hstack([*listed, own, sp.csr_array(minus, (self.m, len(slack)))]))
+        minus = (-np.ones(len(slack)), (np.searchsorted(rows, slack), np.arange(len(slack))))
+        minus = sp.csr_array(minus, (self.m, len(slack)))
+        self.matrix = sp.csr_array(sp.hstack([units @ listed[rows], own, minus]))
         self._transposed = sp.csr_array(self.matrix.T)
-        self.b_size = 1 + float(np.linalg.norm(self.b))
 
     def activity(self, x: Array) -> Array:
         """Return ``A x``, shape ``(m,)``."""
@@ -138,19 +155,18 @@ class StandardForm:
         return image
 
     def matrices(self, x: Array) -> list[Array]:
-        """Return the matrices of a point, as views."""
-        ends = np.cumsum([n * n for n in self.orders])
-        return [x[end - n * n : end].reshape(n, n) for n, end in zip(self.orders, ends, strict=True)]
+        """Return the matrices of a point."""
+        return [smat(x[own], n) for n, own in zip(self.orders, self._own, strict=True)]
 
     def nearest(self, w: Array, penalty: float) -> Array:
         """Return the nearest point to `w` in the cones, with prices times `penalty`."""
         x = np.empty(len(w))
-        for face, X, W in zip(self.faces, self.matrices(x), self.matrices(w), strict=True):
+        for face, place, W in zip(self.faces, self._own, self.matrices(w), strict=True):
             checkpoint(len(W))
             theta, V = np.linalg.eigh(face.compress(W))
             k = int(np.searchsorted(theta, 0.0, side="right"))
             half = face.embed(V[:, k:]) * np.sqrt(theta[k:])
-            np.matmul(half, half.T, out=X)
+            x[place] = svec(half @ half.T)
         own = w[self.entries :]
         v = np.clip(own, self.lo, self.hi)
         if self._soft:
@@ -167,15 +183,18 @@ class StandardForm:
         matrices = tuple(map(np.asarray, X))
         slacks = self._row * self.program.activity(matrices, u)
         v = np.concatenate([u * self._column_sizes, slacks[self._slack]])
-        x: Array = np.concatenate([*map(np.ravel, matrices), v]) / self.primal
+        x: Array = np.concatenate([*map(svec, matrices), v]) / self.primal
         return x
 
     def scaled(self, y: Array) -> Array:
-        """Return multipliers of the program in scaled units."""
-        return y / (self.dual * self._row)
+        """Return multipliers of the program in scaled units: of the equations, then of bounds on entries."""
+        scaled: Array = (y / (self.dual * self._row))[self._order]
+        return scaled
 
-    def given(self, x: Array, y: Array) -> tuple[tuple[Array, ...], Array, Array]:
+    def given(self, x: Array, multipliers: Array) -> tuple[tuple[Array, ...], Array, Array]:
         """Return ``X``, ``u`` and ``y`` in the units of the program."""
+        y = np.empty(len(multipliers))
+        y[self._order] = multipliers
         u = self.primal * x[self.entries : self.entries + self.k] / self._column_sizes
         u = self.cones.clipped(np.clip(u, self.program.u_lo, self.program.u_hi))
         return tuple(self.primal * X for X in self.matrices(x)), u, self.dual * self._row * y
@@ -184,6 +203,8 @@ class StandardForm:
     @cached_property
     def gram_solve(self) -> Callable[[Array], Array]:
         """The solver for ``M``; entries and variables of very many rows are apart (Woodbury's formula)."""
+        if not self.m:
+            return lambda right: right
         R = sp.csc_array(self.matrix)
         R.eliminate_zeros()
         wide = np.diff(R.indptr) > _WIDE * math.sqrt(self.m)
@@ -206,11 +227,12 @@ class StandardForm:
         """Return the projection of a point on the equations."""
         for _ in range(_CORRECTIONS):
             missed = self.activity(x) - self.b
-            if float(np.linalg.norm(missed)) <= _ON_ROWS * self.b_size:
+            if float(np.linalg.norm(missed)) <= _ON_ROWS:
                 break
             move = self.adjoint(self.gram_solve(missed))
-            for face, D in zip(self.faces, self.matrices(move), strict=True):
-                D[:] = face.lift(face.compress(D))
+            for face, place, n in zip(self.faces, self._own, self.orders, strict=True):
+                if face.codimension:
+                    move[place] = svec(face.lift(face.compress(smat(move[place], n))))
             x = x - move
         return x
 
@@ -220,15 +242,13 @@ class StandardForm:
             return None
         at, (inside, mu, room, depth) = self.on_rows(x), self.inside
         share = _INWARD
-        for own, X, least in zip(self.matrices(x), self.matrices(at), mu, strict=True):
-            delta = float(np.linalg.norm(X - own)) + len(X) * EPS * float(np.linalg.norm(X))
+        for own, n, least in zip(self._own, self.orders, mu, strict=True):
+            delta = float(np.linalg.norm(at[own] - x[own])) + n * EPS * float(np.linalg.norm(at[own]))
             share = max(share, delta / (delta + least))
-        v = at[self.entries :]
-        out = np.maximum(np.maximum(self.lo - v, v - self.hi), 0.0)
-        out[np.isfinite(self.price)] = 0.0
+        out = np.maximum(-self._room(at), 0.0)
         if out.any():
             share = max(share, float((out / (out + room)).max()))
-        out = self.cones.outside(v[self.cones.index])
+        out = self.cones.outside(at[self.entries :][self.cones.index])
         share = max(share, float((out / (out + depth)).max(initial=0.0)))
         repaired: Array = at + min(share, 1.0) * (inside - at)
         return repaired
@@ -237,8 +257,8 @@ class StandardForm:
     def inside(self) -> tuple[Array, Array, Array, Array] | None:
         """A point that meets the equations inside the cones, and the distances from their boundaries.
 
-        The last ones are the least eigenvalues of each matrix, distances from bounds, and the least
-        eigenvalues of each second-order cone.
+        The last ones are the least eigenvalues of each matrix, distances from bounds (of ``v``, then of
+        entries), and the least eigenvalues of each second-order cone.
         """
         traces = zip(trace_bounds(self.program), self.orders, strict=True)
         sizes = [bound.value / n / self.primal for bound, n in traces if bound is not None]
@@ -260,28 +280,34 @@ class StandardForm:
     def _raised(self, x: Array, depth: float) -> Array:
         """Return a point near one, inside cones and hard bounds by `depth`, or by a fourth of a width.
 
-        Each matrix is the nearest one with eigenvalues of at least `depth` on the face.
+        Each matrix is the nearest one with eigenvalues of at least `depth` on the face, and then its entries
+        move inside their bounds.
         """
         x = x.copy()
-        for face, X in zip(self.faces, self.matrices(x), strict=True):
+        for face, place, X in zip(self.faces, self._own, self.matrices(x), strict=True):
             theta, V = np.linalg.eigh(face.compress(X))
-            X[:] = face.lift((V * np.maximum(theta, depth)) @ V.T)
+            x[place] = svec(face.lift((V * np.maximum(theta, depth)) @ V.T))
+        x[self.bounded] = _inside(x[self.bounded], self.least, self.most, depth)
         v, hard = x[self.entries :], np.isinf(self.price)
-        lo, hi = np.where(hard, self.lo, -np.inf), np.where(hard, self.hi, np.inf)
-        depth_of = np.minimum(depth, np.where(np.isfinite(hi - lo), (hi - lo) / 4, np.inf))
-        v[:] = np.clip(v, lo + depth_of, hi - depth_of)
+        v[:] = _inside(v, np.where(hard, self.lo, -np.inf), np.where(hard, self.hi, np.inf), depth)
         index = self.cones.index
         rise = np.maximum(depth - self.cones.least_eigenvalues(v[index]), 0.0)
         v[index] = self.cones.raised(v[index], rise)
         return x
 
+    def _room(self, x: Array) -> Array:
+        """Return the distances from hard bounds: of ``v``, then of entries; negative beyond them."""
+        v, entries = x[self.entries :], x[self.bounded]
+        room = np.where(np.isfinite(self.price), np.inf, np.minimum(v - self.lo, self.hi - v))
+        return np.concatenate([room, np.minimum(entries - self.least, self.most - entries)])
+
     def _depths(self, x: Array) -> tuple[Array, Array, Array] | None:
         """Return how far a point is inside the cones and bounds; None where it is not."""
-        if float(np.linalg.norm(self.activity(x) - self.b)) > 1e-9 * self.b_size:
+        if float(np.linalg.norm(self.activity(x) - self.b)) > 1e-9:
             return None
-        v, matrices = x[self.entries :], self.matrices(x)
-        room = np.where(np.isfinite(self.price), np.inf, np.minimum(v - self.lo, self.hi - v))
-        if (room[~self.fixed] <= 0).any():
+        v, matrices, room = x[self.entries :], self.matrices(x), self._room(x)
+        room[: len(v)][self.fixed] = np.inf
+        if (room <= 0).any():
             return None
         on_faces = [face.compress(X) for X, face in zip(matrices, self.faces, strict=True)]
         mu = np.array([float(np.linalg.eigvalsh(M)[0]) if len(M) else np.inf for M in on_faces])
@@ -289,7 +315,22 @@ class StandardForm:
         depth = self.cones.least_eigenvalues(v[self.cones.index])
         if not (mu > least).all() or not (depth > 1e-8 * np.abs(v[self.cones.axes])).all():
             return None
-        return mu, np.where(self.fixed, np.inf, room), depth
+        return mu, room, depth
+
+
+# Pays on: k-means, n = 100.
+def _rows_of_one_entry(listed: Any, candidate: Mask) -> tuple[IntArray, IntArray, Array]:
+    """Return the first row of one entry for each such entry, the entry's place, and the sign of its term."""
+    at = np.flatnonzero((np.diff(listed.indptr) == 1) & candidate)
+    places, first = np.unique(listed.indices[listed.indptr[at]], return_index=True)
+    at = at[first]
+    return at, places, np.sign(listed.data[listed.indptr[at]])
+
+
+def _inside(x: Array, lo: Array, hi: Array, depth: float) -> Array:
+    """Return the nearest numbers inside bounds by `depth`, or by a fourth of a width."""
+    depths = np.minimum(depth, np.where(np.isfinite(hi - lo), (hi - lo) / 4, np.inf))
+    return np.clip(x, lo + depths, hi - depths)
 
 
 def _gram_solver(R: sp.csr_array) -> Callable[[Array], Array]:
