@@ -35,8 +35,10 @@ kernels: $(STAMP)
 oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/pytest -n 2 --dist worksteal $(NEWEST_ONLY:%=--ignore=%)
 
+# Tests that draw examples draw four times as many as by default, from the seed that is printed.
 slow: $(STAMP)
 	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m hypothesis --hypothesis-seed=$(or $(SEED),$(shell date +%s))
 
 # make fuzz TRIALS=1000 SEED=7; the seed is printed, and each failure with the command that repeats it.
 TRIALS ?= 100000

@@ -30,7 +30,7 @@ from bregopt.routes import registry
 pytest.register_assert_rewrite("page_tables")  # so that a failure shows the lines that differ
 
 # Every run draws the same examples, unless `pytest --hypothesis-seed=N` asks for others.
-hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=20, derandomize=True)
+hypothesis.settings.register_profile("bregopt", deadline=None, max_examples=10, derandomize=True)
 hypothesis.settings.register_profile(
     "seeded", hypothesis.settings.get_profile("bregopt"), derandomize=False, database=None, max_examples=40
 )

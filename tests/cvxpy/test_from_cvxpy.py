@@ -8,8 +8,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
@@ -274,7 +275,7 @@ def pull(problem):
     return program.A.adjoint(problem.solution._raw.duals)
 
 
-@settings(max_examples=15)
+@examples(7)
 @given(declared())
 def test_there_and_back(case):
     problem, kind = case

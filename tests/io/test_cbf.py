@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from test_sdpa import linear_problem
 
 import bregopt as bo
@@ -307,7 +308,7 @@ def cone_violation(cones, x):
     return worst
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(drawn=files(), seed=st.integers(0, 99))
 def test_files_mean_what_they_say(tmp_path_factory, drawn, seed):
     text, (cost, F, H, D, a, A, b, constant), (var, con) = drawn
@@ -348,7 +349,7 @@ def test_files_mean_what_they_say(tmp_path_factory, drawn, seed):
     assert (cones > 1e-9) == (cone_violation(curved, np.concatenate([x, activity])) > 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(drawn=files())
 def test_what_is_written_is_read_as_it_was(tmp_path_factory, drawn):
     folder = tmp_path_factory.mktemp("cbf")
@@ -498,7 +499,7 @@ def test_no_file_and_no_gzip(tmp_path):
         bo.read_cbf(written(tmp_path, CONES, "a.cbf.gz"))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(tmp_path_factory, data):
     text = data.draw(st.sampled_from([CONES, MATRIX_CONSTRAINT, ROTATED]))

@@ -9,9 +9,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
@@ -78,7 +78,7 @@ def test_bound_and_cut_enclose_the_least_cut(W, imbalance):
     assert sorted(found.sides[0] + found.sides[1]) == list(range(n))
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(
     n=st.integers(2, 9),
     seed=st.integers(0, 10_000),
@@ -142,7 +142,7 @@ def most_cut(W):
     return float(((W.sum() - np.einsum("ki,ij,kj->k", signs, W, signs)) / 4).max())
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(
     n=st.integers(2, 9),
     seed=st.integers(0, 10_000),

@@ -10,9 +10,9 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt import cli
@@ -221,7 +221,7 @@ def test_no_file(tmp_path):
         bo.read_sdpa(tmp_path)
 
 
-@settings(max_examples=150)
+@examples(75)
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(tmp_path_factory, data):
     text = EXAMPLE

@@ -11,8 +11,9 @@ import jsonschema
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.divergences import LogDet, register_divergence
@@ -168,7 +169,7 @@ class Drawn:
         return bo.Problem(self.objective(), [bo.diag(self.X) == 1, *rows])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_problems_are_read_as_they_were(tmp_path_factory, data):
     again(Drawn(data.draw).problem(), tmp_path_factory.mktemp("spec"))
@@ -402,7 +403,7 @@ def test_damaged_data_are_refused_by_key(tmp_path, name):
     assert str(caught.value).startswith(str(path))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_damaged_texts_are_read_or_refused(tmp_path_factory, data):
     path = damaged(tmp_path_factory.mktemp("damaged"), "", "")

@@ -9,8 +9,9 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 
@@ -258,7 +259,7 @@ def test_learned_metrics_help():
         assert cross_val_score(pipeline, points, label, cv=2).mean() > plain + 0.05
 
 
-@settings(max_examples=5, deadline=None)
+@examples(4)
 @given(scale=st.floats(1e-3, 1e3), seed=st.integers(0, 100))
 @pytest.mark.parametrize("cls", [LogDetMetricLearner, VonNeumannMetricLearner])
 @pytest.mark.parametrize("prior", ["identity", "covariance"])
@@ -271,7 +272,7 @@ def test_units_of_the_data_do_not_matter(cls, prior, scale, seed):
     assert np.allclose(a, b, atol=1e-3 * np.abs(a).max())  # the objective agrees to 1e-8
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(seed=st.integers(0, 100))
 def test_the_logdet_learner_with_the_covariance_does_not_see_linear_maps(seed):
     rng = np.random.default_rng(seed)

@@ -4,8 +4,9 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 
@@ -32,7 +33,7 @@ CENTERED = POINTS - POINTS.mean(axis=0)
 # ------ constraints
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(n=st.integers(2, 60), count=st.integers(1, 2000), seed=st.integers(0, 9))
 def test_pairs_are_distinct_and_told_by_their_labels(n, count, seed):
     y = np.random.default_rng(seed).integers(3, size=n)
@@ -75,7 +76,7 @@ def nearest_triplets(X, y, targets, impostors):
     return {tuple(int(v) for v in triplet) for triplet in found}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(seed=st.integers(0, 1000), targets=st.integers(1, 4), impostors=st.integers(1, 4))
 def test_triplets_are_of_nearest_points(seed, targets, impostors):
     rng = np.random.default_rng(seed)

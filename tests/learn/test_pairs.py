@@ -4,8 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.linalg import expm, logm
 
 import bregopt as bo
@@ -42,7 +43,7 @@ def rows_of(Z, y, margin):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([0.1, 1.0, 30.0]))
 def test_the_certificate_is_that_of_its_problem(seed, d, gamma):
     rng = np.random.default_rng(seed)

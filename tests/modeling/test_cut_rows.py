@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 
@@ -51,7 +52,7 @@ def agree(found, whole):
     assert abs(found.value - whole.value) <= found.error + whole.error + 1e-9 * abs(whole.value)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4)
 @given(
     seed=st.integers(0, 10_000), n=st.integers(3, 9), solver=st.sampled_from(["path", "cvxpy", "psdboost"])
 )
@@ -70,7 +71,7 @@ def test_triangle_inequalities_of_random_graphs(seed, n, solver):
         assert np.max(c.body.at({X: value})) <= 1 + 1e-4
 
 
-@settings(max_examples=6, deadline=None)
+@examples(4)
 @given(seed=st.integers(0, 10_000), divergence=st.sampled_from(["frobenius", "logdet", "von_neumann"]))
 def test_nearest_matrix_with_metric_inequalities(seed, divergence):
     """Squared distances that satisfy the triangle inequality."""

@@ -9,8 +9,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 import bregopt.cvxpy  # makes BREGOPT known to CVXPY
@@ -234,7 +235,7 @@ def test_scaled_data_have_the_same_status(rows, costs):
     assert abs(found.value - value) <= found.error + 1e-9 * abs(value)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(0, 3))
 def test_random_cones(seed, sizes, free):
     m = max(4, min(12, sum(sizes) // 2 + 3))

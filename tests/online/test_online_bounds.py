@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 pytest.importorskip("sklearn")
 
@@ -23,7 +24,7 @@ from bregopt.online import (
     winnow,
 )
 
-STREAMS = settings(max_examples=200, deadline=None)
+STREAMS = examples(100)
 SEEDS = st.integers(0, 2**32 - 1)
 ORDERS = st.integers(1, 5)
 NOISE = st.sampled_from([0.0, 0.1, 1.0])
@@ -213,7 +214,7 @@ def side_constraints_hold(seed, normalize):
     holds(learner.mistakes_, learner.mistake_bound())
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5)
 @given(SEEDS, st.booleans())
 def test_winnow_with_side_constraints(seed, normalize):
     side_constraints_hold(seed, normalize)

@@ -5,8 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.linalg import expm, logm
 
 pytest.importorskip("sklearn")
@@ -33,7 +34,7 @@ LOGISTIC = Loss(  # of the labels' own sign; smooth, with the constant y^2 / 4
     lambda p, y: float(np.logaddexp(0, -y * p)), lambda p, y: -y / (1 + math.exp(y * p)), smoothness=1 / 4
 )
 ALL = {**LOSSES, "huber 0.1": huber(0.1), "quantile": QUANTILE, "logistic": LOGISTIC}
-STREAMS = settings(max_examples=100, deadline=None)
+STREAMS = examples(50)
 SEEDS = st.integers(0, 2**32 - 1)
 UPDATES = st.sampled_from(["explicit", "implicit"])
 

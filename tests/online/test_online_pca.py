@@ -5,8 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 pytest.importorskip("sklearn")
 
@@ -18,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import bregopt as bo
 from bregopt.online import OnlinePCA, pca
 
-STREAMS = settings(max_examples=200, deadline=None)
+STREAMS = examples(100)
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -6,8 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 pytest.importorskip("sklearn")
 
@@ -28,7 +29,7 @@ from bregopt.online import (
 )
 from bregopt.online.kernel_winnow import _W0
 
-STREAMS = settings(max_examples=150, deadline=None)
+STREAMS = examples(75)
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt import presolve
@@ -107,7 +107,7 @@ def max_cut(L):
 # Cliques
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.sampled_from(KINDS), st.integers(1, 25), st.integers(0, 10**6), st.booleans())
 def test_cliques_cover_the_pattern_and_form_a_tree(kind, n, seed, merge):
     S, _ = graph(kind, n, seed)
@@ -179,7 +179,7 @@ def test_a_dense_core_is_one_clique():
 # Completion
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.sampled_from(KINDS[:6]), st.integers(2, 25), st.integers(0, 10**6), st.integers(1, 25))
 def test_completion_is_psd_and_has_the_given_entries(kind, n, seed, rank):
     tree, _ = tree_of(graph(kind, n, seed)[0])

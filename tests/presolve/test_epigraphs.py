@@ -4,9 +4,9 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -34,7 +34,7 @@ def margin_problem(seed, R=12, D=3, price=0.3, scale=1.0):
     return ours, cp.Problem(cp.Maximize(r - price * cp.sum(x)), constraints)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(
     seed=st.integers(0, 1000),
     price=st.sampled_from([0.1, 0.3, 2.0]),

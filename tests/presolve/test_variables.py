@@ -5,8 +5,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
@@ -76,7 +77,7 @@ def test_which_rows_are_boxes():
     assert boxed.program.row_name(1).startswith("constraint 4")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(st.integers(0, 10**6), st.sampled_from(["path", "psdboost"]), st.booleans())
 def test_duals_of_the_rows_come_back(seed, solver, maximize):
     rng = np.random.default_rng(seed)
@@ -420,7 +421,7 @@ def test_which_variables_are_fixed():
     assert fixed_variables(program, None) is None
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(st.integers(0, 10**6), st.sampled_from(["path", "lagrangian"]), st.sampled_from([1e-6, 1.0, 1e6]))
 def test_fixed_variables_and_their_duals_come_back(seed, solver, unit):
     rng = np.random.default_rng(seed)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.problems.correlation.factor_descent import leading_eigenvectors
@@ -199,7 +200,7 @@ def test_all_factors_but_one_give_the_nearest_correlation_matrix(n):
     assert np.isclose(model.dual_value, nearest.value, rtol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(st.integers(0, 10_000))
 def test_values_do_not_depend_on_order_and_signs(seed):
     rng = np.random.default_rng(seed)

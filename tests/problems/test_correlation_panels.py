@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.problems import stacks
@@ -129,7 +130,7 @@ def test_one_matrix_has_no_executor():
 
 
 @pytest.mark.filterwarnings("ignore:.*no number off the diagonal:bregopt.DataWarning")
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(
     missing=st.lists(st.sets(st.integers(0, 5), max_size=4), min_size=3, max_size=8),
     kind=st.sampled_from(["array", "frame", "short frame", "dict"]),

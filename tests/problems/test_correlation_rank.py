@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.problems.correlation.rank import _Dual
@@ -128,7 +128,7 @@ def test_duals_give_the_answer_and_the_value_its_slope():
     assert np.isclose((ends[0] - ends[1]) / (2 * h), slope, rtol=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(st.integers(0, 10_000))
 def test_values_do_not_depend_on_order_signs_and_scale(seed):
     rng = np.random.default_rng(seed)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt import cli
@@ -179,7 +180,7 @@ def returns(seed, dates=30, n=5, share=0.3):
 
 
 @pytest.mark.filterwarnings("ignore:.*no correlation is known:bregopt.DataWarning")
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.3, 0.8]), least=st.integers(2, 9))
 def test_pairwise_correlations_are_those_of_pandas(seed, share, least):
     pd = pytest.importorskip("pandas")

@@ -6,8 +6,9 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.problems.correlation.infeasibility import impossible_triple
@@ -94,7 +95,7 @@ def test_a_fixed_block_gets_the_nearest_one():
     assert A[0, 1] == 0.9
 
 
-@settings(max_examples=6, deadline=None)
+@examples(4)
 @given(seed=st.integers(0, 10**6), floor=st.sampled_from([0.0, 0.1]))
 def test_suggestions_work_and_are_least(seed, floor):
     rng = np.random.default_rng(seed)
@@ -112,7 +113,7 @@ def test_suggestions_work_and_are_least(seed, floor):
     check(sol, floor, {(0, 1): A[0, 1], (1, 2): A[1, 2]}, np.maximum(lower, -1), np.minimum(upper, 1))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 10**6))
 def test_three_entries_are_possible_exactly_if_a_matrix_has_them(seed):
     rng = np.random.default_rng(seed)

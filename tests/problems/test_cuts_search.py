@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt import clock
@@ -44,7 +44,7 @@ def allowed_sides(graph):
     return sides[(first >= graph.least) & (first <= graph.most)]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 10_000), n=st.integers(4, 40), kind=st.sampled_from(KINDS), kept=st.integers(0, 2))
 def test_a_contraction_keeps_values_and_partitions(seed, n, kind, kept):
     """``s'Ws = z'(P'WP)z + const`` for all ``s = Pz``, and the kept partitions are such."""
@@ -66,7 +66,7 @@ def test_a_contraction_keeps_values_and_partitions(seed, n, kind, kept):
             assert coarse.first(below) == graph.first(side)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 60), kind=st.sampled_from(KINDS))
 def test_refinement_is_never_worse(seed, n, kind):
     rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def test_refinement_is_never_worse(seed, n, kind):
     assert graph.value(refined(graph, better)) == graph.value(better)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(seed=st.integers(0, 10_000), n=st.integers(20, 120), kind=st.sampled_from(KINDS))
 def test_a_cycle_loses_no_kept_partition(seed, n, kind):
     rng = np.random.default_rng(seed)
@@ -91,7 +91,7 @@ def test_a_cycle_loses_no_kept_partition(seed, n, kind):
     assert graph.value(found) >= max(map(graph.value, kept))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 9), kind=st.sampled_from(KINDS[1:]))
 def test_split_is_the_best_prefix_of_the_scores(seed, n, kind):
     rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def test_split_is_the_best_prefix_of_the_scores(seed, n, kind):
     assert graph.value(found) == pytest.approx(max(map(graph.value, prefixes)))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12)
 @given(
     seed=st.integers(0, 10_000), n=st.integers(3, 10), kind=st.sampled_from(KINDS), density=st.floats(0, 1)
 )
@@ -175,7 +175,7 @@ def test_parts_have_their_sizes(sizes):
     assert inner_weight(W, search.best) >= before
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.lists(st.integers(1, 40), min_size=3, max_size=8),
@@ -212,7 +212,7 @@ def inner_weight(W, part):
     return W.toarray()[np.equal.outer(part, part)].sum()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(
     seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6), ties=st.booleans()
 )
@@ -233,7 +233,7 @@ def test_vectors_of_a_partition_are_clustered_to_it():
     np.testing.assert_array_equal(np.equal.outer(found, found), np.equal.outer(part, part))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(seed=st.integers(0, 10_000), n=st.integers(40, 100), kind=st.sampled_from(KINDS))
 def test_coarse_graphs_leave_room_that_the_graph_itself_does_not(seed, n, kind):
     rng = np.random.default_rng(seed)
@@ -262,7 +262,7 @@ def test_the_same_seed_finds_the_same_partition(solve):
     assert solve(edges, seed=rng, bound=False).assignments == first.assignments
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(2, 45),
@@ -352,7 +352,7 @@ def test_without_a_bound_nothing_is_relaxed():
     assert found.bound == read_graph(found.graph.adjacency).adjacency.sum() / 2
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 8), density=st.floats(0, 1), signed=st.booleans())
 def test_triangles_bound_all_cuts(seed, n, density, signed):
     W = random_weights(np.random.default_rng(seed), n, density, signed)

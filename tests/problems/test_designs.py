@@ -5,10 +5,11 @@ import pickle
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev, legendre
 from peers import ask
+from samples import examples
 
 import bregopt as bo
 from bregopt.problems.logdet.exact_designs import apportioned
@@ -157,7 +158,7 @@ def test_matrices_of_higher_rank(criterion):
     equivalence(design)
 
 
-@settings(max_examples=10)
+@examples(5)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([1e-6, 1.0, 1e6]))
 def test_designs_follow_linear_maps(seed, n, unit):
     rng = np.random.default_rng(seed)
@@ -233,7 +234,7 @@ def test_rounded_designs():
         design.efficiency_of([1.0])
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(st.lists(st.floats(1e-3, 1), min_size=1, max_size=12), st.integers(0, 40))
 def test_apportionment_meets_its_optimality_condition(shares, more):
     w = np.array(shares) / sum(shares)

@@ -6,9 +6,10 @@ from math import factorial, gamma, log, pi
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peers import ask
+from samples import examples
 
 import bregopt as bo
 
@@ -87,7 +88,7 @@ def test_a_given_center():
     assert shifted.log_volume == pytest.approx(origin.log_volume, abs=1e-5)
 
 
-@settings(max_examples=25)
+@examples(12)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 30), st.sampled_from(UNITS))
 def test_ellipsoids_follow_affine_maps(seed, d, more, unit):
     rng = np.random.default_rng(seed)
@@ -106,7 +107,7 @@ def test_ellipsoids_follow_affine_maps(seed, d, more, unit):
     assert twice.log_volume == pytest.approx(before.log_volume, abs=1e-7)
 
 
-@settings(max_examples=15)
+@examples(7)
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_the_bound_of_a_rough_answer_is_true(seed, d):
     points = np.random.default_rng(seed).standard_t(3, size=(600, d))
@@ -280,7 +281,7 @@ def test_the_same_inscribed_ellipsoid_as_cvxpy(m, d, seed):
     np.testing.assert_allclose((normals.T * found.weights) @ normals, np.eye(d) / d, atol=1e-6)
 
 
-@settings(max_examples=20)
+@examples(10)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(UNITS))
 def test_inscribed_ellipsoids_follow_affine_maps(seed, d, unit):
     rng = np.random.default_rng(seed)

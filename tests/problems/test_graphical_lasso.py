@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.routes.graphical_lasso import solve as lasso_solve
@@ -141,7 +142,7 @@ def test_components_are_separate_problems():
     assert sorted(k for part in sol.components for k in part) == list(range(11))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(st.integers(0, 10**6), st.floats(-6, 6), st.floats(0.01, 0.5))
 def test_invariance_to_scale_and_order(seed, exponent, alpha):
     S, rng, t = covariance(9, 15, seed), np.random.default_rng(seed), 10.0**exponent

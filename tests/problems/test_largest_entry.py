@@ -3,10 +3,10 @@
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peers import ask
-from samples import first
+from samples import examples, first
 from scipy.optimize import minimize_scalar
 
 import bregopt as bo
@@ -115,7 +115,7 @@ def test_the_duals_prove_the_distance(n, rng):
     assert sol.value - bound <= 1e-6 * max(sol.value, 1e-2)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 16))
 def test_permutations_and_signs(seed, n):
     rng = np.random.default_rng(seed)
@@ -128,7 +128,7 @@ def test_permutations_and_signs(seed, n):
         assert abs(first.value - other.value) <= first.error + other.error
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(seed=st.integers(0, 2**32 - 1), p=st.integers(1, 20))
 def test_the_distance_of_a_step_minimizes(seed, p):
     rng = np.random.default_rng(seed)

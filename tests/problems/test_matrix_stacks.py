@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -156,7 +157,7 @@ def test_values_outside_the_domain_are_infinite():
         STACKED["von_neumann"](indefinite)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(
     divergence=st.sampled_from(sorted(STACKED)),
     order=st.permutations(range(7)),
@@ -520,7 +521,7 @@ def test_many_fixed_entries_are_solved_one_by_one(monkeypatch):
         check_equal(other, together)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(
     bad=st.dictionaries(st.integers(0, 7), st.sampled_from(["nan", "asymmetric", "infeasible"]), max_size=5),
     divergence=st.sampled_from(["frobenius", "von_neumann"]),

@@ -11,8 +11,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from test_cuts_search import large_graph
 
 import bregopt as bo
@@ -49,7 +50,7 @@ def cuts_of(W, parts):
 GIVEN_SIZES = [(3, 3, 3), (1, 2, 5), (2, 2, 2, 2), (4, 5), (1, 1, 1, 4), (7, 1), (1, 1), (1, 1, 1), (3, 4, 2)]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7)
 @given(
     seed=st.integers(0, 10_000),
     sizes=st.sampled_from(GIVEN_SIZES),

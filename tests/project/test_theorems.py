@@ -9,8 +9,9 @@ from pathlib import Path
 import mutations
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.linalg import expm
 
 import bregopt as bo
@@ -29,7 +30,7 @@ STATEMENTS = {
     "Jain": ["Lemma 1", "Theorem 1", "Lemma 2", "Lemma 3", "Theorem 2"],
 }
 SEEDS = st.integers(0, 2**32 - 1)
-DRAWS = settings(max_examples=100, deadline=None)
+DRAWS = examples(50)
 
 
 def symmetric(rng, n):

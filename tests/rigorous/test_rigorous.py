@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rational import KINDS, problem, problems
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.cli import main
@@ -131,7 +131,7 @@ def test_gamma_bounds_the_error_relative_to_a_computed_sum():
 
 
 @given(st.floats(1e-300, 1e300), st.floats(-700, 700))
-@settings(max_examples=100, deadline=None)
+@examples(50)
 def test_logarithm_and_exponential_are_enclosed(x, t):
     found, raised = log(Ball.exact(x)), exp(Ball.exact(t))
     assert abs(mpmath.log(mpmath.mpf(x)) - float(found.mid)) <= float(found.rad)
@@ -324,7 +324,7 @@ def test_no_interval_excludes_a_known_integer_optimum():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS))
-@settings(max_examples=20, deadline=None)
+@examples(10)
 def test_no_interval_of_any_kind_of_problem_excludes_its_integer_optimum(seed, kind):
     known = problem(np.random.default_rng(seed), kind)
     with warnings.catch_warnings():

@@ -6,8 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
@@ -195,7 +196,7 @@ def test_steps_as_printed_take_many_more_cycles(monkeypatch):
 
 
 class TestBound:
-    @settings(max_examples=60, deadline=None)
+    @examples(30)
     @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6), st.booleans(), st.booleans())
     def test_holds_and_the_dual_rises(self, seed, n, rows, exact, corrections):
         rng = np.random.default_rng(seed)

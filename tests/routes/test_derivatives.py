@@ -7,6 +7,7 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.divergences.frobenius import Frobenius
@@ -331,7 +332,7 @@ def test_interior_answers_have_closed_forms(rng):
     st.sampled_from(sorted(ROWS)),
     st.integers(2, 6),
 )
-@hypothesis.settings(max_examples=25)
+@examples(12)
 def test_vjp_is_the_adjoint_of_jvp(seed, divergence, rows, power):
     rng = np.random.default_rng(seed)
     div, data = DIVERGENCES[divergence]
@@ -344,7 +345,7 @@ def test_vjp_is_the_adjoint_of_jvp(seed, divergence, rows, power):
 
 
 @hypothesis.given(st.integers(0, 10**6), st.floats(0.01, 100))
-@hypothesis.settings(max_examples=15)
+@examples(7)
 def test_answers_are_homogeneous(seed, r):
     """``X(r A, r b) = r X(A, b)``, so the derivative along ``(A, b)`` is ``X``, and it is of degree zero."""
     rng = np.random.default_rng(seed)

@@ -3,8 +3,9 @@
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from test_psdboost import comparisons, margin_by_clarabel, margin_problem
 
 import bregopt as bo
@@ -44,7 +45,7 @@ def general_problem(n, m, exact, seed):
     return bo.Problem(bo.Minimize(bo.inner(C + C.T, X) + 0.3 * u), rows)
 
 
-@settings(max_examples=8)
+@examples(4)
 @given(R=st.integers(1, 40), D=st.integers(1, 8), price=st.floats(1.05, 8), seed=SEEDS)
 def test_margins_agree_with_clarabel(R, D, price, seed):
     rng = np.random.default_rng(seed)
@@ -54,7 +55,7 @@ def test_margins_agree_with_clarabel(R, D, price, seed):
     margin_by_clarabel(far, near, price / R).agrees(sol.value, sol.error)
 
 
-@settings(max_examples=15)
+@examples(7)
 @given(n=st.integers(3, 7), m=st.integers(1, 6), exact=st.booleans(), seed=SEEDS)
 def test_rows_of_every_kind_agree_with_clarabel(n, m, exact, seed):
     problem = general_problem(n, m, exact, seed)

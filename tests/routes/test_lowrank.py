@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, lowest, smallest_eigenvalue
@@ -119,7 +119,7 @@ class TestAgreement:
         assert bo.lovasz_theta(cycle, solver="lowrank").value == pytest.approx(theta, rel=1e-5)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(12)
 @given(
     st.integers(2, 15).flatmap(
         lambda n: st.tuples(

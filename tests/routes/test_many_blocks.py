@@ -7,9 +7,9 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import truth
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import examples, first
 
 import bregopt as bo
 import bregopt.cvxpy
@@ -69,14 +69,14 @@ def test_clarabel_finds_no_optimum_either(kind):
 
 
 @given(SEEDS, st.sampled_from(block_truth.ORDERS), st.sampled_from(block_truth.REGULAR))
-@settings(max_examples=40)
+@examples(20)
 def test_the_known_value_is_within_the_certified_error(seed, orders, kind):
     blocks = drawn(seed, kind, orders)
     proven(blocks, solve(blocks))
 
 
 @given(SEEDS, st.sampled_from(block_truth.ORDERS), st.sampled_from(block_truth.NO_INTERIOR))
-@settings(max_examples=20)
+@examples(10)
 def test_claims_without_an_interior_are_true(seed, orders, kind):
     blocks = drawn(seed, kind, orders)
     verdict = truth.answer(blocks.case(kind, str(seed)), "path", TOL)
@@ -85,7 +85,7 @@ def test_claims_without_an_interior_are_true(seed, orders, kind):
 
 
 @given(SEEDS, st.sampled_from(block_truth.ORDERS), st.sampled_from(block_truth.WITHOUT_OPTIMUM))
-@settings(max_examples=20)
+@examples(10)
 def test_the_absence_of_an_optimum_is_proven(seed, orders, kind):
     assert solve(drawn(seed, kind, orders)).status == kind
 
@@ -112,7 +112,7 @@ def test_claims_about_many_are_true(route, tol):
 @given(
     SEEDS, st.sampled_from(block_truth.KINDS), st.sampled_from([1e-6, 1e6]), st.sampled_from([1e-6, 1.0, 1e6])
 )
-@settings(max_examples=24)
+@examples(12)
 def test_statuses_hold_at_every_scale(seed, kind, cost, bounds):
     blocks = drawn(seed, kind)
     scaled = blocks.scaled(cost, bounds)
@@ -126,7 +126,7 @@ def test_statuses_hold_at_every_scale(seed, kind, cost, bounds):
 
 
 @given(SEEDS, st.sampled_from(block_truth.ORDERS), st.sampled_from(block_truth.REGULAR))
-@settings(max_examples=12)
+@examples(6)
 def test_the_order_of_the_blocks_does_not_matter(seed, orders, kind):
     blocks = drawn(seed, kind, orders)
     order = np.random.default_rng(seed).permutation(len(blocks.C))
@@ -134,7 +134,7 @@ def test_the_order_of_the_blocks_does_not_matter(seed, orders, kind):
 
 
 @given(SEEDS, st.sampled_from(block_truth.ORDERS), st.sampled_from(block_truth.REGULAR))
-@settings(max_examples=10)
+@examples(5)
 def test_blocks_of_one_matrix_are_as_good_as_matrices(seed, orders, kind):
     """The blocks are merged to one block-diagonal matrix, to two, and to pairs."""
     blocks = drawn(seed, kind, orders, largest=6)
@@ -150,7 +150,7 @@ def test_blocks_of_one_matrix_are_as_good_as_matrices(seed, orders, kind):
 
 
 @given(SEEDS, st.sampled_from(block_truth.WITHOUT_OPTIMUM))
-@settings(max_examples=10)
+@examples(5)
 def test_merged_blocks_have_no_optimum_either(seed, kind):
     blocks = drawn(seed, kind, largest=6)
     assert solve(blocks.merged([range(len(blocks.C))])).status == kind

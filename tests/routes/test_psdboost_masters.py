@@ -9,8 +9,9 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, margin_problem, reward_of
 
 import bregopt as bo
@@ -29,7 +30,7 @@ def symmetric(rng, *shape):
     return A + np.swapaxes(A, -1, -2)
 
 
-@settings(max_examples=10)
+@examples(5)
 @given(R=st.integers(1, 15), D=st.integers(1, 5), price=st.floats(1.05, 8), seed=SEEDS)
 @pytest.mark.parametrize("options", MASTERS)
 def test_random_margins_agree_with_clarabel(options, R, D, price, seed):
@@ -46,7 +47,7 @@ def test_masters_print_nothing(options, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@settings(max_examples=12)
+@examples(6)
 @given(n=st.integers(2, 6), m=st.integers(3, 8), exact=st.booleans(), seed=SEEDS)
 @pytest.mark.parametrize("options", MASTERS)
 def test_random_bounded_problems_agree_with_clarabel(options, n, m, exact, seed):

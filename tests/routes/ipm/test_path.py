@@ -13,8 +13,9 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from samples import examples
 from scipy.optimize import linprog
 
 import bregopt as bo
@@ -181,7 +182,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 @given(SEEDS, st.integers(1, 2), st.integers(0, 2), st.integers(0, 4), st.booleans(), st.booleans())
-@settings(max_examples=30)
+@examples(15)
 @example(34, 2, 2, 4, True, False)
 def test_known_answers(seed, blocks, free, boxed, senses, redundant):
     problem, value = known_problem(seed, blocks, free, boxed, senses, redundant, 8 if blocks == 1 else 5)
@@ -280,7 +281,7 @@ def symmetric_part(A):
 
 @pytest.mark.parametrize("kind", FACES)
 @given(seed=SEEDS)
-@settings(max_examples=8)  # of each kind
+@examples(4)  # of each kind
 def test_faces(kind, seed):
     problem, value, r = faced_problem(seed, kind)
     assert faces(problem.program(), None).program.faces[0].order == r

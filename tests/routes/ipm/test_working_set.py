@@ -9,8 +9,9 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from samples import examples
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -53,7 +54,7 @@ def solve(problem, tuning=SMALL, **options):
         return problem.solve(solver="path", tuning=tuning, **options)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6)
 @given(
     seed=st.integers(0, 10_000),
     R=st.integers(13, 70),
@@ -70,7 +71,7 @@ def test_margins_agree_with_clarabel(seed, R, D, price):
     assert sol.dual_value >= sol.value - 1e-9 * max(1, abs(sol.value))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6)
 @given(seed=st.integers(0, 10_000), hinge=st.booleans(), n=st.integers(2, 5), m=st.integers(13, 60))
 def test_rows_of_every_kind_agree_with_all_rows_at_once(seed, hinge, n, m):
     rng = np.random.default_rng(seed)
