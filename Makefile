@@ -12,6 +12,9 @@ OLDEST_PINS := "numpy==1.26.*" "scipy==1.13.*" "cvxpy==1.6.0" "highspy==1.10.*" 
 # Pages and benchmarks print what the newest versions print, and the sweep of atoms is of the newest CVXPY's.
 NEWEST_ONLY := tests/project/test_docs.py tests/project/test_benchmarks.py tests/cvxpy/test_cvxpy_atoms.py
 
+# Without a cache each worker rewrites the assertions of all tests, and each process of a test compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
 # OpenBLAS picks its kernels by processor. This one runs on every x86-64 and is no recent machine's own. With `-n`,
 # tests have one thread of BLAS each (tests/conftest.py) unless the variable has another number.
 KERNEL := Nehalem

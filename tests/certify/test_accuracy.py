@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.certify import accuracy
@@ -93,9 +93,10 @@ class Known:
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-@pytest.mark.parametrize("seed", first(1, range(4)))
-@pytest.mark.parametrize("rows", ["diagonal", "fixed", "bounds"])
-@pytest.mark.parametrize("kind", [*CLOSED, "weighted"])
+@pytest.mark.parametrize(
+    ("seed", "rows", "kind"),
+    turns(first(1, range(4)), ["diagonal", "fixed", "bounds"], [*CLOSED, "weighted"]),
+)
 def test_the_accuracy_holds_and_is_sharp(kind, rows, seed):
     problem = Known(kind, rows, seed)
     for options in ({}, {"tol": 1e-3, "tol_X": 0.1}, {"max_iter": 3}):
@@ -129,8 +130,7 @@ def test_the_bound_of_any_multipliers_holds(kind):
     assert tightest >= {"frobenius": 0.7, "logdet": 0.1, "von_neumann": 0.05}[kind]  # it says something
 
 
-@pytest.mark.parametrize("seed", range(4, 8))
-@pytest.mark.parametrize("kind", CLOSED)
+@pytest.mark.parametrize(("seed", "kind"), turns(range(4, 8), CLOSED))
 def test_entries_are_certified_by_default(kind, seed):
     problem = Known(kind, "bounds", seed)
     root = np.sqrt(problem.X.diagonal())
@@ -148,8 +148,9 @@ def correlation(rng, n, noise=0.3):
     return A
 
 
-@pytest.mark.parametrize("own", [{}, {"fixed": [[0, 1], [2, 3]]}, {"lower": -0.3, "upper": 0.9}])
-@pytest.mark.parametrize("n", [6, 30, 60])
+@pytest.mark.parametrize(
+    ("own", "n"), turns([{}, {"fixed": [[0, 1], [2, 3]]}, {"lower": -0.3, "upper": 0.9}], [6, 30, 60])
+)
 def test_stack_chain_single_call_and_language_agree(n, own, rng):
     A = np.stack([correlation(rng, n)] * 3)
     for k in (1, 2):
@@ -173,8 +174,7 @@ def test_stack_chain_single_call_and_language_agree(n, own, rng):
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-@pytest.mark.parametrize("bound", [{"min_eigenvalue": 0.3}, {"max_condition": 3.0}])
-@pytest.mark.parametrize("kind", CLOSED)
+@pytest.mark.parametrize(("bound", "kind"), turns([{"min_eigenvalue": 0.3}, {"max_condition": 3.0}], CLOSED))
 def test_bounds_on_eigenvalues(kind, bound, rng):
     """The error of coarse answers, beside finer ones, is at most the bound and most of it."""
     A = np.corrcoef(rng.normal(size=(5, 12)))

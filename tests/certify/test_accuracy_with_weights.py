@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import turns
 from scipy.linalg import expm
 
 import bregopt as bo
@@ -97,8 +98,9 @@ def test_a_psd_matrix_pays_for_a_turn_of_its_range(seed):
     assert bound >= 0.99 * paid
 
 
-@pytest.mark.parametrize("n", [26, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 60))])
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize(
+    ("n", "weights"), turns([26, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 60))], WEIGHTS)
+)
 def test_entries_are_certified_by_default(weights, n):
     known = Known(weights, n, 0)
     sol = known.problem(known.X0).solve()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from instances import random_nearness
+from samples import turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray, trace_bound
@@ -35,8 +36,7 @@ def test_conjugate_is_the_minimum_over_activities(kind, y):
     assert claimed <= cost.min() + 1e-12
 
 
-@pytest.mark.parametrize("divergence", ["logdet", "von_neumann", "frobenius"])
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(("divergence", "soft"), turns(["logdet", "von_neumann", "frobenius"], [False, True]))
 def test_any_multipliers_give_a_lower_bound(divergence, soft):
     problem, *_ = random_nearness(3, divergence, 5, soft)
     sol = problem.solve(solver="bregman", tol=1e-9)

@@ -7,7 +7,7 @@ import near_boundary
 import numpy as np
 import peers
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
@@ -62,8 +62,7 @@ class TestNearTheBoundary:
         case = near_boundary.case(seed, 0, family, has_answer=False)
         assert HOW[how](case)[0] == ("infeasible" if case.value > 0 else "unbounded")
 
-    @pytest.mark.parametrize("family", near_boundary.FAMILIES)
-    @pytest.mark.parametrize("scale", near_boundary.SCALES)
+    @pytest.mark.parametrize(("family", "scale"), turns(near_boundary.FAMILIES, near_boundary.SCALES))
     def test_a_moderate_eigenvalue_is_no_obstacle(self, how, family, scale):
         case = near_boundary.case(3, 20, family).scaled(scale, 1 / scale, scale)
         status, value = HOW[how](case)

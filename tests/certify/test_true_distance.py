@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 
@@ -111,8 +111,7 @@ def optimum(A, X, fixed=None, lower=-np.inf, upper=np.inf, min_eigenvalue=0.0, w
     return found
 
 
-@pytest.mark.parametrize("seed", first(1, range(3)))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("seed", "kind"), turns(first(1, range(3)), KINDS))
 def test_the_radius_is_at_least_the_distance_and_at_most_four_times_it(kind, seed):
     A, own = request(kind, seed)
     with mp.workdps(50):

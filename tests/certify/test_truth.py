@@ -11,6 +11,7 @@ from families.case import Case
 from families.conditions import divergence_problem
 from families.exact import linear_program
 from families.statements import SPOILS, spoiled
+from samples import turns
 
 import bregopt as bo
 
@@ -43,8 +44,7 @@ def test_claims_are_true_of_many(route, number):
 # --- Spoiled answers --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", SPOILS)
-@pytest.mark.parametrize("route", ["path", "bregman"])
+@pytest.mark.parametrize(("kind", "route"), turns(SPOILS, ["path", "bregman"]))
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_a_spoiled_answer_is_not_called_better_than_it_is(route, kind):
     X = bo.PSD(2)

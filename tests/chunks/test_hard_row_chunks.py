@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 
@@ -46,9 +47,7 @@ def violation(X, Z, bound, sense):
     return np.max(sense * (bound - a) / bound)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("soft", [None, 0.01, 1.0])
-@pytest.mark.parametrize("size", [1.0, 1e4])
+@pytest.mark.parametrize(("name", "soft", "size"), turns(DIVERGENCES, [None, 0.01, 1.0], [1.0, 1e4]))
 def test_the_answer_is_that_of_problem(name, soft, size):
     Z, bound, sense = planted()
     gamma = np.full(len(Z), np.inf)
@@ -128,8 +127,7 @@ def test_repeated_rows_change_nothing():
     assert agree(sol, once)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("gamma", [np.inf, "some"])
+@pytest.mark.parametrize(("name", "gamma"), turns(DIVERGENCES, [np.inf, "some"]))
 def test_contradictions_are_proven(name, gamma):
     Z, bound, sense = planted()
     rng = np.random.default_rng(1)

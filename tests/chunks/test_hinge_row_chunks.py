@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 
@@ -32,9 +32,9 @@ def by_problem(Z, bound, sense, gamma, name, hard):
     return bo.Problem(bo.Minimize(DIVERGENCES[name](X, np.eye(Z.shape[1]))), rows).solve(tol=1e-7)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("weight", first(1, [0.03, 1e-3, 0.1]))
-@pytest.mark.parametrize("some_hard", [False, True])
+@pytest.mark.parametrize(
+    ("name", "weight", "some_hard"), turns(DIVERGENCES, first(1, [0.03, 1e-3, 0.1]), [False, True])
+)
 def test_the_value_is_that_of_problem(name, weight, some_hard):
     Z, bound, sense = data()
     gamma, hard = weight / bound, np.zeros(len(Z), dtype=bool)

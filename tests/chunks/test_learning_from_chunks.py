@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.learn import KernelLearner, LogDetMetricLearner, VonNeumannMetricLearner
@@ -27,8 +28,7 @@ def agree(a, b):
     assert abs(a.value - b.value) <= a.error + b.error + 1e-9 * abs(b.value)
 
 
-@pytest.mark.parametrize("divergence", ["logdet", "von_neumann"])
-@pytest.mark.parametrize("gamma", [0.1, None])
+@pytest.mark.parametrize(("divergence", "gamma"), turns(["logdet", "von_neumann"], [0.1, None]))
 def test_learn_kernel(divergence, gamma):
     K0 = bo.LowRank(F)
     apart = ALIKE if gamma is None else np.ones(len(LEFT), dtype=bool)  # hard rows that can be met

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 from test_row_chunks import DIVERGENCES, data, overlap
 
 import bregopt as bo
@@ -103,8 +103,7 @@ ORDERS = ["sorted by bound", "sorted by distance", "period of the chunks"]
 WEIGHTS = ["one heavy chunk", "few heavy rows", "a rare sense"]
 
 
-@pytest.mark.parametrize("name", [*ORDERS, *WEIGHTS])
-@pytest.mark.parametrize("divergence", DIVERGENCES)
+@pytest.mark.parametrize(("name", "divergence"), turns([*ORDERS, *WEIGHTS], DIVERGENCES))
 def test_hard_orders_have_the_answer_of_all_rows(name, divergence, watched):
     rows, start = hard(name)
     sol = rows.solve(start, divergence, sample=1_500)
@@ -151,9 +150,9 @@ def without_a_sample(gamma, divergence):
     return given.rows(gamma, chunk=250).solve(bo.LowRank(given.F), divergence)
 
 
-@pytest.mark.parametrize("name", MISLEADING)
-@pytest.mark.parametrize("gamma", first(1, [1.0, 0.02]))
-@pytest.mark.parametrize("divergence", DIVERGENCES)
+@pytest.mark.parametrize(
+    ("name", "gamma", "divergence"), turns(MISLEADING, first(1, [1.0, 0.02]), DIVERGENCES)
+)
 def test_a_sample_that_misleads_costs_passes_only(name, gamma, divergence, watched, monkeypatch):
     given = data(m=3_000, n=300)
     rows, start = given.rows(gamma, chunk=250), bo.LowRank(given.F)

@@ -7,6 +7,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.learn import SoftMarginMetricLearner
@@ -33,8 +34,7 @@ def agree(a, b):
     return a.value <= b.dual_value + slack and b.value <= a.dual_value + slack
 
 
-@pytest.mark.parametrize("share", [None, 0.5])
-@pytest.mark.parametrize("ratio", [1.5, 10.0, 100.0])
+@pytest.mark.parametrize(("share", "ratio"), turns([None, 0.5], [1.5, 10.0, 100.0]))
 def test_the_optimum_is_that_of_soft_margin(ratio, share):
     points, triplets = data()
     m = len(triplets)

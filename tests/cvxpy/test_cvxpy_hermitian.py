@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 import bregopt.cvxpy
@@ -166,8 +167,7 @@ def pencil(n, rng):
     ]
 
 
-@pytest.mark.parametrize("make", [states_between, phases, pencil])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("make", "seed"), turns([states_between, phases, pencil], range(2)))
 def test_copies_of_variables_meet_the_conic_program(make, seed, monkeypatch):
     """Optimality of ``x`` and ``z``, with matrices of the form of Hermitian ones."""
     conic = conic_form(cp.Problem(*make(4, np.random.default_rng(seed))))

@@ -8,7 +8,7 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.cvxpy import BREGOPT
@@ -266,8 +266,7 @@ def test_divergences_take_their_own_route():
         assert problem.solver_stats.solver_name == "bregopt: bregman"
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("scale", "weighted"), turns([1e-6, 1.0, 1e6], [False, True]))
 def test_the_norm_of_a_distance_is_found_by_projections(weighted, scale):
     rng = np.random.default_rng(4)
     A, H = rng.uniform(-1, 1, (6, 6)), rng.uniform(0.5, 1.5, (6, 6))
@@ -639,8 +638,7 @@ def test_epigraphs_of_second_order_cones_and_matrices_are_read(make):
         np.testing.assert_allclose(c.dual_value, other.dual_value, atol=1e-3)
 
 
-@pytest.mark.parametrize("how", ["method", "solver"])
-@pytest.mark.parametrize("parametric", [False, True])
+@pytest.mark.parametrize(("how", "parametric"), turns(["method", "solver"], [False, True]))
 def test_equal_elements_of_second_order_cones_are_one(how, parametric):
     X, r, D = psd(), cp.Variable(), cp.Parameter((N, N), symmetric=True, value=K)
     target = D if parametric else K
@@ -710,9 +708,11 @@ def bounds_of_entries():
     return cp.Problem(cp.Minimize(cp.trace(A @ X)), [X <= P, X >= -P])
 
 
-@pytest.mark.parametrize("how", ["method", "solver"])
 @pytest.mark.parametrize(
-    "make", [equation_of_symmetric_matrices, fixed_matrix, congruence, bounds_of_entries]
+    ("how", "make"),
+    turns(
+        ["method", "solver"], [equation_of_symmetric_matrices, fixed_matrix, congruence, bounds_of_entries]
+    ),
 )
 def test_duals_of_symmetric_rows_are_symmetric(make, how):
     problem = make()
@@ -781,9 +781,7 @@ RAYS = {
 WAYS = [{"method": "bregopt", "strict": True}, {"solver": BREGOPT}]
 
 
-@pytest.mark.parametrize("n", first(1, [3, 1]))
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CONTRADICTIONS)
+@pytest.mark.parametrize(("n", "kind", "name"), turns(first(1, [3, 1]), KINDS, CONTRADICTIONS))
 def test_contradictions_are_infeasible_whatever_the_objective(name, kind, n):
     for objective in OBJECTIVES.values():
         X = KINDS[kind](n)
@@ -793,9 +791,7 @@ def test_contradictions_are_infeasible_whatever_the_objective(name, kind, n):
             assert problem.status == "infeasible"
 
 
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", RAYS)
+@pytest.mark.parametrize(("n", "kind", "name"), turns([1, 3], KINDS, RAYS))
 def test_rays_are_unbounded_and_feasible_problems_are_not(name, kind, n):
     X = KINDS[kind](n)
     for sense, status in ((cp.Maximize, "unbounded"), (cp.Minimize, "optimal")):

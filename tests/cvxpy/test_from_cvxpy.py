@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
@@ -304,8 +304,10 @@ def test_there_and_back(case):
         np.testing.assert_allclose(there_pull, here_pull, atol=1e-2 * (1 + np.abs(here_pull).max()))
 
 
-@pytest.mark.parametrize("divergence", [bo.logdet_div, bo.von_neumann_div, bo.frobenius_div])
-@pytest.mark.parametrize("sense", [bo.Minimize, bo.Maximize])
+@pytest.mark.parametrize(
+    ("divergence", "sense"),
+    turns([bo.logdet_div, bo.von_neumann_div, bo.frobenius_div], [bo.Minimize, bo.Maximize]),
+)
 def test_duals_come_back(divergence, sense, rng):
     G = rng.normal(size=(N, N))
     X0 = G @ G.T / N + 0.5 * np.eye(N)

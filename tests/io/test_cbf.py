@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 from test_sdpa import linear_problem
 
 import bregopt as bo
@@ -364,8 +364,7 @@ def test_what_is_written_is_read_as_it_was(tmp_path_factory, drawn):
 # --- Written ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sense", [bo.Minimize, bo.Maximize])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("sense", "seed"), turns([bo.Minimize, bo.Maximize], range(3)))
 def test_every_row_and_box_can_be_written(tmp_path, sense, seed):
     problem = linear_problem(np.random.default_rng(seed), sense)
     bo.write_cbf(problem, tmp_path / "a.cbf")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
+from samples import turns
 from threadpoolctl import threadpool_info
 
 import bregopt as bo
@@ -537,8 +538,7 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize("n", [10_000_000, 10**12, 10**30])
-@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize(("n", "name"), turns([10_000_000, 10**12, 10**30], HUGE))
 def test_sizes_that_memory_does_not_hold_are_2(tmp_path, capsys, name, n):
     tracemalloc.start()
     path = tmp_path / name

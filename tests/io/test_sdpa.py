@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples, first
+from samples import examples, first, turns
 
 import bregopt as bo
 from bregopt import cli
@@ -318,8 +318,7 @@ def linear_problem(rng, sense):
     return bo.Problem(sense(objective), rows)
 
 
-@pytest.mark.parametrize("sense", [bo.Minimize, bo.Maximize])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("sense", "seed"), turns([bo.Minimize, bo.Maximize], range(4)))
 def test_every_row_and_box_can_be_written(tmp_path, sense, seed):
     problem = linear_problem(np.random.default_rng(seed), sense)
     bo.write_sdpa(problem, tmp_path / "a.dat-s")

@@ -11,7 +11,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 
@@ -261,8 +261,9 @@ def test_learned_metrics_help():
 
 @examples(4)
 @given(scale=st.floats(1e-3, 1e3), seed=st.integers(0, 100))
-@pytest.mark.parametrize("cls", [LogDetMetricLearner, VonNeumannMetricLearner])
-@pytest.mark.parametrize("prior", ["identity", "covariance"])
+@pytest.mark.parametrize(
+    ("cls", "prior"), turns([LogDetMetricLearner, VonNeumannMetricLearner], ["identity", "covariance"])
+)
 def test_units_of_the_data_do_not_matter(cls, prior, scale, seed):
     rng = np.random.default_rng(seed)
     points, label = rng.normal(size=(20, 3)), rng.integers(2, size=20)

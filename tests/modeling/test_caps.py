@@ -6,6 +6,7 @@ import numpy as np
 import peers
 import pytest
 from problem_library import positive_definite
+from samples import turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas, is_ray
@@ -193,8 +194,7 @@ def test_dual_term_of_logdet_is_the_minimum():
 # --- answers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", DIVERGENCES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("kind", "seed"), turns(DIVERGENCES, range(3)))
 def test_interval_overlaps_with_cvxpys(kind, seed):
     import cvxpy as cp
 

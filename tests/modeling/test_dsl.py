@@ -11,6 +11,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import turns
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
@@ -185,9 +186,10 @@ TWO_SIDES = {
 class TestDualSigns:
     """The same constraint, written the same way, here and in CVXPY."""
 
-    @pytest.mark.parametrize("compare", [operator.eq, operator.le, operator.ge])
-    @pytest.mark.parametrize("swapped", [False, True])
-    @pytest.mark.parametrize("sides", list(TWO_SIDES))
+    @pytest.mark.parametrize(
+        ("compare", "swapped", "sides"),
+        turns([operator.eq, operator.le, operator.ge], [False, True], list(TWO_SIDES)),
+    )
     def test_are_cvxpys(self, sides, swapped, compare):
         problems, rows = [], []
         for b, X in ((bo, bo.PSD(2)), (cp, cp.Variable((2, 2), PSD=True))):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg as la
 import scipy.sparse as sp
+from samples import turns
 
 import bregopt as bo
 
@@ -418,8 +419,7 @@ def atoms_of(F, module):
     return [*found, module.lambda_sum_largest(F, 2)]
 
 
-@pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("number", "whole"), turns(range(8), [True, False]))
 def test_convex_atoms_of_complex_matrices(number, whole):
     rng = np.random.default_rng(number)
     A, C, B = definite(3, rng), definite(3, rng), definite(2, rng)

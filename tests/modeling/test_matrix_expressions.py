@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import turns
 
 import bregopt as bo
 from bregopt.program.rows import Bilinear, DenseRows, Entries
@@ -183,8 +184,9 @@ def models(language, X, M, N, C, v):
     }
 
 
-@pytest.mark.parametrize("name", ["congruence", "columns", "trace", "stack", "two-sided"])
-@pytest.mark.parametrize("divergence", [False, True])
+@pytest.mark.parametrize(
+    ("name", "divergence"), turns(["congruence", "columns", "trace", "stack", "two-sided"], [False, True])
+)
 def test_answers_and_duals_are_cvxpys(name, divergence, rng):
     M, K, C, v = (
         rng.normal(size=(3, N)),

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 import bregopt.cvxpy  # makes BREGOPT known to CVXPY
@@ -215,8 +215,7 @@ def known(seed, sizes=SIZES, n=5, m=9, free=2, rows=1.0, costs=1.0):
     return program, X, u, y, float(np.vdot(C, X) + c @ u)
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("route", ["path", "cvxpy"])
+@pytest.mark.parametrize(("seed", "route"), turns(range(12), ["path", "cvxpy"]))
 def test_complementary_pairs(seed, route):
     program, _, _, _, value = known(seed)
     with warnings.catch_warnings():
@@ -616,8 +615,13 @@ def inequalities(seed, rows=1.0, bounds=1.0, costs=1.0):
     return cp.Problem(cp.Minimize((costs * c) @ x), [matrix >> 0, cone, (rows * A) @ x <= s * b])
 
 
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 10), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("options", [{"method": "bregopt", "solver": "path"}, {"solver": "BREGOPT"}])
+@pytest.mark.parametrize(
+    ("seeds", "options"),
+    turns(
+        [range(4), pytest.param(range(4, 10), marks=pytest.mark.slow)],
+        [{"method": "bregopt", "solver": "path"}, {"solver": "BREGOPT"}],
+    ),
+)
 def test_scaled_inequalities_have_the_same_answer(options, seeds):
     """With rows times 1e6 a fifth ended inaccurate: the scale of X depended on the units of variables."""
     for seed in seeds:
@@ -725,8 +729,7 @@ def test_better_coordinates_keep_cones_and_inner_products(rng):
         assert (given.least_eigenvalues(found.S @ z) >= -1e-9).all()
 
 
-@pytest.mark.parametrize("how", ["language", "method", "solver"])
-@pytest.mark.parametrize("n", [4, 60])
+@pytest.mark.parametrize(("how", "n"), turns(["language", "method", "solver"], [4, 60]))
 def test_squares_below_a_variable_are_those_in_the_objective(n, how, rng):
     """``min t`` with ``||X - A||^2 <= t`` is a projection on unit diagonals; the dual of its row is one."""
     A = rng.uniform(-1, 1, (n, n))

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import peers
 import pytest
+from samples import turns
 from scipy.linalg import block_diag, expm, logm
 from scipy.optimize import root
 
@@ -86,8 +87,7 @@ def close(a, b):
 # --- Each update is the argmin of divergence plus linearized loss -------------------------------------
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("normalize", "seed"), turns([True, False], range(3)))
 def test_meg_is_the_argmin(normalize, seed):
     rng = np.random.default_rng(seed)
     W, X, y, eta = random_density(rng), rng.normal(size=(N, N)), 0.7, 0.3
@@ -568,8 +568,7 @@ def test_meg_stays_definite(count):
     assert np.trace(learner.W_) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("count", LONG)
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(("count", "normalize"), turns(LONG, [False, True]))
 def test_winnow_stays_definite_on_labels_that_nothing_fits(count, normalize):
     _, z, _ = long_stream(count, 50)
     labels = np.random.default_rng(32).choice([-1.0, 1.0], count)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 from scipy.linalg import expm, logm
 
 pytest.importorskip("sklearn")
@@ -94,10 +94,9 @@ def test_huber_is_the_square_and_its_tangent():
 # --- Explicit and implicit updates against what defines them ------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["vector", "matrix"])
-@pytest.mark.parametrize("imaginary", [0.0, 1.0])
-@pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("kind", "imaginary", "normalize", "name"), turns(["vector", "matrix"], [0.0, 1.0], [True, False], ALL)
+)
 def test_meg_updates(kind, imaginary, normalize, name):
     loss = ALL[name]
     rng = np.random.default_rng(1)

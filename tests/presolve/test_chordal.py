@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples, first
+from samples import examples, first, turns
 
 import bregopt as bo
 from bregopt import presolve
@@ -237,8 +237,7 @@ def known_problem(seed, kind, n, scale, variables=True):
     return bo.Problem(bo.Minimize(objective), rows)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scale", first(1, [1.0, 1e-6, 1e6]))
+@pytest.mark.parametrize(("kind", "scale"), turns(KINDS, first(1, [1.0, 1e-6, 1e6])))
 def test_cliques_and_the_whole_matrix_have_the_same_value(kind, scale, monkeypatch, request):
     for seed in range(3):
         rng = np.random.default_rng([seed, KINDS.index(kind)])

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 
 
-@pytest.mark.parametrize("objective", [bo.frobenius_div, bo.logdet_div, bo.von_neumann_div, None])
-@pytest.mark.parametrize("sense", ["==", "<=", ">="])
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("objective", "sense", "count"),
+    turns([bo.frobenius_div, bo.logdet_div, bo.von_neumann_div, None], ["==", "<=", ">="], [1, 2]),
+)
 def test_rows_of_zeros_are_no_rows_or_cannot_be_met(objective, sense, count):
     """A dense row of zeros, in one matrix or two, as a Parameter may turn out."""
     blocks = [bo.PSD(3, name=f"X{b}") for b in range(count)]

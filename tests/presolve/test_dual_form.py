@@ -7,6 +7,7 @@ from typing import NamedTuple
 import cvxpy as cp
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
@@ -278,8 +279,7 @@ def test_hinges_and_boxes():
         assert value == pytest.approx(0.25 + 1.5, rel=1e-5)
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("hook", "seed"), turns(HOOKS, range(3)))
 def test_infeasible_inequalities(seed, hook):
     """``<F_j, Z> = 0`` for all j and ``<F_0, Z> < 0`` for a psd Z: nothing is feasible."""
     rng = np.random.default_rng(seed)
@@ -292,8 +292,7 @@ def test_infeasible_inequalities(seed, hook):
         assert answered(cp.Problem(objective, [inequality]), hook)[0] == "infeasible"
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("hook", "seed"), turns(HOOKS, range(3)))
 def test_unbounded_inequalities(seed, hook):
     """``F(d)`` is positive definite and ``c'd < 0``: the objective falls along d."""
     rng = np.random.default_rng(seed)

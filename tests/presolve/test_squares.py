@@ -3,6 +3,7 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -132,8 +133,7 @@ def within_a_norm(n, seed=0):
     return cp.Problem(cp.Minimize(cp.sum_squares(X - A)), [cp.norm1(X) <= n]), A
 
 
-@pytest.mark.parametrize("solver", ["path", "lagrangian", "entropy"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("solver", "seed"), turns(["path", "lagrangian", "entropy"], range(3)))
 def test_routes_agree_on_squares_beside_variables(solver, seed):
     """Both bounds hold, and by strong convexity the gap bounds the distance to the minimizer."""
     problem, A = within_a_norm(7, seed)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 import bregopt.cvxpy  # registers the method
@@ -230,8 +230,7 @@ def deviations(n, seed, shared):
     return bo.Problem(bo.Minimize(bo.inner(C, X)), rows), X, S
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("seed", "shared"), turns(range(4), [True, False]))
 def test_deviations(seed, shared):
     n = 4
     problem, _, S = deviations(n, seed, shared)
@@ -324,8 +323,9 @@ def test_rows_that_contradict_each_other_stay():
     assert problem.solve(solver="path").status == "infeasible"
 
 
-@pytest.mark.parametrize("way", ["method", "solver"])
-@pytest.mark.parametrize("name", ["within", "largest", "sum", "infeasible", "unbounded"])
+@pytest.mark.parametrize(
+    ("way", "name"), turns(["method", "solver"], ["within", "largest", "sum", "infeasible", "unbounded"])
+)
 def test_deviations_in_cvxpy(name, way, rng):
     n = 5
     S, X = symmetric(n, rng), cp.Variable((n, n), PSD=True)
@@ -354,8 +354,7 @@ def distances(G):
     return d[:, None] + d[None] - 2 * G
 
 
-@pytest.mark.parametrize("way", ["method", "solver", "language"])
-@pytest.mark.parametrize("norm", ["fro", "max"])
+@pytest.mark.parametrize(("way", "norm"), turns(["method", "solver", "language"], ["fro", "max"]))
 def test_nearest_distance_matrix(norm, way):
     """Translations of the points change no distance: without centering no dual point is in the interior."""
     n, rng = 12, np.random.default_rng(3)
@@ -524,8 +523,7 @@ def test_variables_in_penalties_of_ratios_are_not_defined(divergence, found):
     assert (defined_variables(program, None) is not None) == found
 
 
-@pytest.mark.parametrize("solver", ["path", "lagrangian"])
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("solver", "unit"), turns(["path", "lagrangian"], [1e-6, 1.0, 1e6]))
 def test_defined_variables_and_their_duals_come_back(solver, unit, rng):
     """The same program, with the definition written in place of the variables, has the same duals."""
     n = 4

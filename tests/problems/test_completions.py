@@ -6,6 +6,7 @@ import numpy as np
 import peers
 import pytest
 import scipy.sparse as sp
+from samples import turns
 
 import bregopt as bo
 from bregopt.certify import is_farkas, is_ray
@@ -178,8 +179,7 @@ def test_samples_of_too_small_a_number():
     assert bo.covariance_selection(S, [[0, 1], [2, 3]]).status == "optimal"
 
 
-@pytest.mark.parametrize("angle", [np.pi / 3, 0.99999 * np.pi / 3])
-@pytest.mark.parametrize("times", [2.9999, 3, 3.0000001])
+@pytest.mark.parametrize(("angle", "times"), turns([np.pi / 3, 0.99999 * np.pi / 3], [2.9999, 3, 3.0000001]))
 def test_an_answer_without_proof_is_psd_and_states_what_it_misses(angle, times):
     """In a cycle one angle is about the sum of the others: its completions are singular, if there are any."""
     S = np.eye(4)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from peers import ask
+from samples import turns
 from scipy.linalg import eigh
 
 import bregopt as bo
@@ -164,8 +165,10 @@ class TestShrinking:
 
 
 class TestCondition:
-    @pytest.mark.parametrize("divergence", ["frobenius", "logdet"])
-    @pytest.mark.parametrize("extra", [{}, {"min_eigenvalue": 0.2}, {"upper": 0.3, "fixed": [[0, 1]]}])
+    @pytest.mark.parametrize(
+        ("divergence", "extra"),
+        turns(["frobenius", "logdet"], [{}, {"min_eigenvalue": 0.2}, {"upper": 0.3, "fixed": [[0, 1]]}]),
+    )
     def test_agrees_with_cvxpy(self, divergence, extra, rng):
         n, kappa = 6, 8.0
         A = given(divergence, n, rng)
@@ -421,9 +424,12 @@ class TestGroups:
                 first.setdefault(pair, (i, j))
         return rows
 
-    @pytest.mark.parametrize("divergence", ["frobenius", "logdet"])
     @pytest.mark.parametrize(
-        "extra", [{}, {"min_eigenvalue": 0.2}, {"lower": {("a", "b"): 0.1}}, {"upper": {("b", "b"): 0.05}}]
+        ("divergence", "extra"),
+        turns(
+            ["frobenius", "logdet"],
+            [{}, {"min_eigenvalue": 0.2}, {"lower": {("a", "b"): 0.1}}, {"upper": {("b", "b"): 0.05}}],
+        ),
     )
     def test_agrees_with_cvxpy(self, divergence, extra, rng):
         A = given(divergence, 7, rng)
@@ -560,17 +566,19 @@ class TestPairs:
 
 
 class TestNorms:
-    @pytest.mark.parametrize("divergence", NORMS)
     @pytest.mark.parametrize(
-        "extra",
-        [
-            {},
-            {"min_eigenvalue": 0.1},
-            {"fixed": [[0, 1]], "upper": 0.4},
-            {"max_condition": 15.0},
-            {"max_condition": 15.0, "min_eigenvalue": 0.1},
-            {"weights": np.array([0.5, 1, 2, 1.5, 0.7, 1.2])},
-        ],
+        ("divergence", "extra"),
+        turns(
+            NORMS,
+            [
+                {},
+                {"min_eigenvalue": 0.1},
+                {"fixed": [[0, 1]], "upper": 0.4},
+                {"max_condition": 15.0},
+                {"max_condition": 15.0, "min_eigenvalue": 0.1},
+                {"weights": np.array([0.5, 1, 2, 1.5, 0.7, 1.2])},
+            ],
+        ),
     )
     def test_agrees_with_cvxpy(self, divergence, extra, rng):
         n = 6

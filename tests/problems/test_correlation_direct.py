@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.problems.correlation.nearest import read_request, solve_directly
@@ -35,8 +36,7 @@ def is_direct(A, **options):
     return solve_directly(read_request(A, "frobenius", PLAIN), options) is not None
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 25, 60])
-@pytest.mark.parametrize("size", [1e-6, 0.5, 1e3])
+@pytest.mark.parametrize(("n", "size"), turns([1, 2, 3, 8, 25, 60], [1e-6, 0.5, 1e3]))
 def test_the_answer_is_that_of_the_general_method(n, size):
     A = indefinite(n, seed=n, size=size)
     sol, other = bo.nearest_correlation(A, tol=1e-10), generally(A, tol=1e-10)

@@ -52,7 +52,7 @@ def test_a_tenth_of_the_rank_is_global_with_proof(A, n):
     assert sol.X.rank == n // 10
 
 
-@pytest.mark.parametrize("seed", first(4, range(10)))
+@pytest.mark.parametrize("seed", first(2, range(10)))
 def test_bounds_never_exceed_the_best_of_many_descents(seed):
     """Small random matrices against 60 descents of SciPy's from random starts."""
     from scipy.optimize import minimize

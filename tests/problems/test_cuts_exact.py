@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.problems.cuts import proof as proofs
@@ -52,8 +52,7 @@ def best(W, k, allowed, largest):
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")  # of relaxations over decades of weights
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1.0, 1e12])
+@pytest.mark.parametrize(("kind", "unit"), turns(KINDS, [1e-12, 1e-9, 1.0, 1e12]))
 def test_small_cuts_are_optimal_in_exact_arithmetic(kind, unit):
     rng = np.random.default_rng([KINDS.index(kind), int(np.log10(unit)) + 12])
     n = int(rng.integers(4, 8))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev, legendre
 from peers import ask
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 from bregopt.problems.logdet.exact_designs import apportioned
@@ -125,8 +125,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("criterion", FUNCTIONS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("criterion", "case"), turns(FUNCTIONS, CASES))
 def test_bounds_costs_and_priors_as_cvxpy(criterion, case):
     X = np.random.default_rng(3).normal(size=(40, 3))
     options = CASES[case]
@@ -358,8 +357,9 @@ def test_parallel_channels_are_a_diagonal_matrix():
     np.testing.assert_allclose(matrix.covariance, np.diag(parallel.power), atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (2, 4), (4, 2), (3, 3)])
-@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "is_complex"), turns([(1, 1), (2, 2), (2, 4), (4, 2), (3, 3)], [False, True])
+)
 def test_the_capacity_of_a_matrix(shape, is_complex):
     rng = np.random.default_rng(1)
     H = rng.normal(size=shape) + (1j * rng.normal(size=shape) if is_complex else 0)
@@ -431,8 +431,9 @@ def test_the_capacity_of_more_receivers_than_antennas_counts_no_round_off():
     assert found.capacity == pytest.approx(np.log2(1 + 14e10), rel=1e-6)
 
 
-@pytest.mark.parametrize("is_complex", [False, True])
-@pytest.mark.parametrize("gain", [1e-40, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 1e6, 1e20, 1e60])
+@pytest.mark.parametrize(
+    ("is_complex", "gain"), turns([False, True], [1e-40, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 1e6, 1e20, 1e60])
+)
 def test_the_capacity_of_bounded_antennas_at_any_gain(gain, is_complex):
     rng = np.random.default_rng(3)
     h = rng.normal(size=(1, 4)) + (1j * rng.normal(size=(1, 4)) if is_complex else 0)
@@ -478,8 +479,9 @@ def test_numbers_of_runs_beyond_floats_are_refused():
         bo.d_optimal(np.eye(2)).rounded(10**400)
 
 
-@pytest.mark.parametrize("budget", [1.2, 1.76, 1.9])
-@pytest.mark.parametrize("design", [bo.d_optimal, bo.a_optimal, bo.e_optimal])
+@pytest.mark.parametrize(
+    ("budget", "design"), turns([1.2, 1.76, 1.9], [bo.d_optimal, bo.a_optimal, bo.e_optimal])
+)
 def test_tight_budgets(design, budget):
     """The first weights exceed the budget and are better than all that are allowed: they ended the method."""
     X, costs = np.random.default_rng(0).normal(size=(8, 3)), np.arange(1.0, 9)

@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from samples import first, turns
 
 import bregopt as bo
 import bregopt_check_cuts
@@ -81,8 +82,7 @@ def check_largest(W, found, folder):
     assert bregopt_check_cuts.main([folder / "cut.npz"]) == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("sparse", [0.0, 100.0])
+@pytest.mark.parametrize(("seed", "sparse"), turns(range(20), [0.0, 100.0]))
 def test_largest_cuts_equal_enumeration(seed, sparse, small_nodes, monkeypatch, tmp_path):
     monkeypatch.setattr(optimum, "_SPARSE", sparse)  # each method on every graph
     W = random_graph(np.random.default_rng(seed))
@@ -115,7 +115,7 @@ def test_ten_thousand_graphs_equal_enumeration(part, tmp_path):
         check_largest(W, bo.max_cut(W, exact=True), tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", first(13, range(40)))
 def test_reductions_keep_the_largest_cut(seed):
     rng = np.random.default_rng(seed)
     W = random_graph(rng)
@@ -580,7 +580,7 @@ def test_two_parts_are_the_tree_of_halves_and_few_vertices_have_none(capsys):
 # --- Binary numbers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", first(10, range(30)))
 def test_binary_minima_equal_enumeration(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 9))

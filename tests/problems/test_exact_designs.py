@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 
@@ -27,8 +28,7 @@ def all_counts(m, runs):
         yield np.bincount(chosen, minlength=m)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("criterion", "seed"), turns(CRITERIA, range(3)))
 def test_small_designs_are_the_best_of_all(criterion, seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(7, 3)) * [1.0, 5.0, 0.2]

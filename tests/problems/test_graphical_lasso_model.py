@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import turns
 from scipy.sparse.csgraph import connected_components
 
 import bregopt as bo
@@ -103,8 +104,7 @@ def test_the_regressions_converge_to_the_solution(monkeypatch):
     np.testing.assert_allclose(X, bo.graphical_lasso(S, alpha, tol=1e-12).X, atol=1e-5)
 
 
-@pytest.mark.parametrize("n", [40, 120])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n", "seed"), turns([40, 120], range(3)))
 def test_hard_problems_are_solved(n, seed):
     """Few samples of few factors with little noise, and a small penalty: ill conditioned and singular."""
     rng = np.random.default_rng(seed)

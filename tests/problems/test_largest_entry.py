@@ -69,7 +69,7 @@ def test_a_splitting_that_does_not_end_is_left(n, seed):
     assert np.isclose(np.abs(sol.X - A).max(), sol.value)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first(4, range(12)))
 def test_agrees_with_cvxpy(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 9))

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.io.answers import Answers
@@ -54,8 +55,9 @@ def same(found, expected):
 # --- Files ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("function", [bo.nearest_correlation, bo.nearest_psd])
+@pytest.mark.parametrize(
+    ("dtype", "function"), turns([np.float64, np.float32, np.int64], [bo.nearest_correlation, bo.nearest_psd])
+)
 def test_a_stack_in_a_file_has_the_answers_of_one_in_memory(tmp_path, short_parts, dtype, function):
     A = (2 * matrices(21, 6)).astype(dtype)
     A[:, range(6), range(6)] = 1

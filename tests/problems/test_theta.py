@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
@@ -129,9 +130,9 @@ def slack_of(graph, w, plus, sol):
     return t * np.eye(len(w)) + M - np.outer(q, q), least
 
 
-@pytest.mark.parametrize("plus", [False, "schrijver", "szegedy"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", ["random", "points"])
+@pytest.mark.parametrize(
+    ("plus", "weighted", "kind"), turns([False, "schrijver", "szegedy"], [False, True], ["random", "points"])
+)
 def test_vertices_that_others_dominate_are_left_out_of_the_same_problem(kind, weighted, plus, monkeypatch):
     graph, rng = random_graph(3, 24, 0.15), np.random.default_rng(1)
     if kind == "points":

@@ -11,6 +11,7 @@ import test_conformance
 import test_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import turns
 from scipy.linalg import toeplitz
 from scipy.optimize import check_grad
 
@@ -111,8 +112,9 @@ class TestDivergence:
             "none": [],
         }
 
-    @pytest.mark.parametrize("shift", [1e-3, 0.3, 5.0])
-    @pytest.mark.parametrize("name", ["equalities", "bounds", "distances", "forms", "none"])
+    @pytest.mark.parametrize(
+        ("shift", "name"), turns([1e-3, 0.3, 5.0], ["equalities", "bounds", "distances", "forms", "none"])
+    )
     def test_optimality_conditions(self, burg, rng, name, shift):
         X = bo.PSD(6)
         X0, C = self.start(rng, X.n), self.start(rng, X.n, -0.1)

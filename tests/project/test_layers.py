@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.layers import CorrelationStack, ProblemFunction
@@ -62,8 +63,7 @@ class TestFunction:
 
 
 class TestStack:
-    @pytest.mark.parametrize("divergence", ["frobenius", "logdet", "von_neumann"])
-    @pytest.mark.parametrize("n", [1, 4, 30])
+    @pytest.mark.parametrize(("divergence", "n"), turns(["frobenius", "logdet", "von_neumann"], [1, 4, 30]))
     def test_values_and_products_are_those_of_single_matrices(self, divergence, n, rng):
         k = 0 if divergence == "frobenius" else 1
         A = np.array([data(seed, n)[k] for seed in range(3)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import truth
 from problem_library import CASES
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.routes import routing
@@ -66,8 +66,9 @@ def problems_of_known_truth(solver):
     return pairs
 
 
-@pytest.mark.parametrize("seed", first(3, range(16)))
-@pytest.mark.parametrize("solver", sorted(set(bo.solvers()) - {"cvxpy"}))
+@pytest.mark.parametrize(
+    ("seed", "solver"), turns(first(3, range(16)), sorted(set(bo.solvers()) - {"cvxpy"}))
+)
 def test_answers_are_true_whatever_the_constants(solver, seed):
     rng, known = np.random.default_rng(seed), problems_of_known_truth(solver)
     for k in rng.choice(len(known), 3, replace=False):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rational import pair
+from samples import turns
 
 import bregopt as bo
 import bregopt.rigorous.newton_kantorovich as kantorovich
@@ -133,8 +134,7 @@ def test_no_bound_is_below_the_true_distance(kind):
     assert np.median(ratios) <= 10
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["plain", "blocks", "box", "Hermitian"])
+@pytest.mark.parametrize(("steps", "kind"), turns([1, 2, 3], ["plain", "blocks", "box", "Hermitian"]))
 def test_the_ball_contains_the_optimum_before_newton_converges(kind, steps, monkeypatch):
     """The enclosure of ``X - X*`` holds at any point, with a wide radius where the point is far."""
     monkeypatch.setattr(kantorovich, "_STEPS", steps)
@@ -177,8 +177,9 @@ def posed(rng, X, Z, m):
     return bo.Problem(bo.Minimize(bo.inner(C.astype(float), M)), constraints)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("how", ["not strictly complementary", "several optima", "several multipliers"])
+@pytest.mark.parametrize(
+    ("seed", "how"), turns(range(6), ["not strictly complementary", "several optima", "several multipliers"])
+)
 def test_nothing_is_claimed_of_degenerate_answers(how, seed):
     rng = np.random.default_rng([seed, 11])
     n = int(rng.integers(4, 8))

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from rational import KINDS, problem, problems
-from samples import examples, first
+from samples import examples, first, turns
 
 import bregopt as bo
 from bregopt.cli import main
@@ -868,8 +868,7 @@ def test_terms_of_logarithms_are_enclosed_in_high_precision(scale):
     assert np.isinf(penalty(data, near)[rows]).all()
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize(("scale", "n"), turns([1e-6, 1.0, 1e6], [1, 2, 7]))
 def test_logarithms_have_both_bounds_of_a_known_optimum(n, scale, tmp_path, capsys):
     w = np.random.default_rng(n).integers(1, 6, n).astype(float)
     X = bo.PSD(n)
@@ -967,8 +966,7 @@ def test_the_coefficients_on_a_range_are_enclosed(seed):
                 assert abs(exactly - float(value)) <= float(error) <= 1e-11 * size * np.abs(M).max()
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 2), (30, 4)])
+@pytest.mark.parametrize(("scale", "shape"), turns([1e-3, 1.0, 1e3], [(1, 1), (5, 2), (30, 4)]))
 def test_divergences_from_a_low_rank_matrix_have_both_bounds_of_a_known_optimum(shape, scale, tmp_path):
     rng = np.random.default_rng(shape[0])
     F, z = rng.normal(size=shape) * scale, rng.normal(size=shape[0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.program.convex_functions import hvec
@@ -21,8 +22,7 @@ def bb84(q, hermitian):
     return bo.Problem(bo.Minimize(bo.key_rate(rho, pinching=key)), rows)
 
 
-@pytest.mark.parametrize("hermitian", [False, True])
-@pytest.mark.parametrize("q", [1e-4, 0.05, 0.11])
+@pytest.mark.parametrize(("hermitian", "q"), turns([False, True], [1e-4, 0.05, 0.11]))
 def test_key_rates_are_theorems(q, hermitian):
     rate = np.log(2) + q * np.log(q) + (1 - q) * np.log(1 - q)
     found = bb84(q, hermitian).solve().verify()
@@ -90,8 +90,7 @@ def check_width(problem, exact, width=2e-9):
     assert found.upper - found.lower <= width * size
 
 
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize(("size", "hermitian"), turns([1e-6, 1.0, 1e6], [False, True]))
 def test_an_entropy_in_a_row(size, hermitian):
     """The least energy at a given entropy is that of a Gibbs state."""
     rng = np.random.default_rng(3)

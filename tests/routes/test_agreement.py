@@ -4,6 +4,7 @@ import numpy as np
 import peers
 import pytest
 from instances import random_nearness
+from samples import turns
 
 # Clarabel's von Neumann cones grow with n^3, so that their orders are small.
 CASES = [
@@ -46,9 +47,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("method", ["newton", "cyclic"])
-@pytest.mark.parametrize("divergence", GRADIENTS)
-@pytest.mark.parametrize("n", [8, 12])
+@pytest.mark.parametrize(("method", "divergence", "n"), turns(["newton", "cyclic"], GRADIENTS, [8, 12]))
 def test_larger_answers_meet_the_optimality_conditions(n, divergence, method):
     """The gradient of the divergence is in the cone of the active rows."""
     problem, _, _ = random_nearness(90 + n, divergence, n)

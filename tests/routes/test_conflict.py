@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.certify import is_farkas
@@ -233,8 +233,7 @@ def test_the_ray_of_an_unbounded_problem():
     assert bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve().ray is None
 
 
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("scale", [1.0, 1e6])
+@pytest.mark.parametrize(("seed", "scale"), turns(range(20), [1.0, 1e6]))
 def test_the_row_that_bounds_the_trace_has_its_multiplier(seed, scale):
     """<A, X> <= lambda_max(A) tr X, so that two rows contradict each other, and neither alone."""
     rng = np.random.default_rng(seed)

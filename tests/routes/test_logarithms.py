@@ -8,6 +8,7 @@ import numpy as np
 import peers
 import pytest
 from languages import CVXPY, OURS
+from samples import turns
 
 import bregopt as bo
 from bregopt.certify import is_ray
@@ -319,8 +320,7 @@ def test_matrices_without_an_interior_have_no_log_determinant(name):
     assert bo.Problem(bo.Maximize(objective), rows).solve().status == "infeasible"
 
 
-@pytest.mark.parametrize("n", [4, 20, 60])
-@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize(("n", "hermitian"), turns([4, 20, 60], [False, True]))
 def test_nearness_without_an_interior(n, hermitian):
     X = bo.PSD(n, hermitian=hermitian)
     near = bo.Minimize(bo.logdet_div(X, np.eye(n)))

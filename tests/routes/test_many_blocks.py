@@ -9,7 +9,7 @@ import pytest
 import truth
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples, first
+from samples import examples, first, turns
 
 import bregopt as bo
 import bregopt.cvxpy
@@ -181,8 +181,9 @@ def inequalities(blocks, spelling):
     return cp.Problem(cp.Maximize(blocks.b @ y), rows)
 
 
-@pytest.mark.parametrize("how", [{"method": "bregopt"}, {"solver": bregopt.cvxpy.BREGOPT}])
-@pytest.mark.parametrize("spelling", ["sum", "product"])
+@pytest.mark.parametrize(
+    ("how", "spelling"), turns([{"method": "bregopt"}, {"solver": bregopt.cvxpy.BREGOPT}], ["sum", "product"])
+)
 @pytest.mark.parametrize(("count", "n", "rows"), [(20, 4, 5), (6, 10, 8), (1, 30, 12), (12, 1, 3)])
 def test_linear_matrix_inequalities(count, n, rows, spelling, how):
     rng = np.random.default_rng(count)

@@ -11,7 +11,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, margin_problem, reward_of
 
 import bregopt as bo
@@ -122,8 +122,7 @@ def test_poor_oracle_never_certifies_too_much(monkeypatch, options):
     assert (np.append(sol.history["dual"], sol.dual_value) >= peer.value - peer.error).all()
 
 
-@pytest.mark.parametrize("limit", [1, 10, 40, 150])
-@pytest.mark.parametrize("options", MASTERS)
+@pytest.mark.parametrize(("limit", "options"), turns([1, 10, 40, 150], MASTERS))
 def test_time_limit_keeps_a_feasible_point_and_a_bound(options, limit, ticking):
     far, near = comparisons(300, 20, 2)
     problem = margin_problem(far, near, 10 / 300)
@@ -280,8 +279,7 @@ def test_rows_are_met_where_the_answer_has_a_zero_diagonal(rng):
     assert sol.value == pytest.approx(reference.value, rel=1e-5)
 
 
-@pytest.mark.parametrize("options", MASTERS)
-@pytest.mark.parametrize("room", [0.5, 3.0])
+@pytest.mark.parametrize(("options", "room"), turns(MASTERS, [0.5, 3.0]))
 def test_bound_on_the_trace_may_be_given(rng, options, room):
     C = rng.normal(size=(6, 6))
     C, Z, X = C @ C.T + np.eye(6), rng.normal(size=(3, 6)), bo.PSD(6)

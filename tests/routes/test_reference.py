@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 import peers
 import pytest
+from samples import turns
 from scipy.optimize import brentq, minimize_scalar
 
 import bregopt as bo
@@ -109,9 +110,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("penalty", ["divergence", "hinge"])
-@pytest.mark.parametrize("divergence", DIVERGENCE)
+@pytest.mark.parametrize(("row", "penalty", "divergence"), turns(ROWS, ["divergence", "hinge"], DIVERGENCE))
 def test_soft_row(divergence, penalty, row):
     gamma, x0 = 0.4, 1.0
     declare, violation = ROWS[row]
@@ -140,8 +139,7 @@ def test_soft_rows_of_a_linear_objective_take_the_hinge():
 # --- Signs of the duals: by hand from the stationarity f'(x) + sum v g'(x) = 0 --------------------------
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize("divergence", DIVERGENCE)
+@pytest.mark.parametrize(("maximize", "divergence"), turns([False, True], DIVERGENCE))
 @pytest.mark.parametrize(
     ("declare", "x", "sign"),
     [
@@ -238,9 +236,9 @@ def test_low_rank_is_the_dense_problem_on_the_range(rng, divergence):
     np.testing.assert_allclose(low.X.dense(), Q @ dense.X @ Q.T, atol=2e-3)
 
 
-@pytest.mark.parametrize("size", [1e-5, 1.0, 1e5])
-@pytest.mark.parametrize("condition", [10.0, 1e7])
-@pytest.mark.parametrize("divergence", DIVERGENCE)
+@pytest.mark.parametrize(
+    ("size", "condition", "divergence"), turns([1e-5, 1.0, 1e5], [10.0, 1e7], DIVERGENCE)
+)
 def test_units_and_conditioning_do_not_matter(rng, divergence, condition, size):
     X0 = size * positive_definite(rng, 5, condition)
     z = rng.normal(size=(3, 5))
@@ -258,8 +256,7 @@ def triangle(X):
     return [bo.diag(X) == 1.0, X[[0, 1, 0], [1, 2, 2]] <= -0.6]
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e6])
-@pytest.mark.parametrize("kind", [*DIVERGENCE, "linear"])
+@pytest.mark.parametrize(("unit", "kind"), turns([1.0, 1e6], [*DIVERGENCE, "linear"]))
 def test_infeasible_is_proven(kind, unit):
     X = bo.PSD(4)
     objective = bo.trace(X) if kind == "linear" else DIVERGENCE[kind](X, np.eye(4))
@@ -430,8 +427,7 @@ def test_asked_again_in_the_users_units(data):
     assert solve(problem, tol=1e-7, backend="CLARABEL").value == pytest.approx(17.78463, rel=1e-6)
 
 
-@pytest.mark.parametrize("backend", ["CLARABEL", "SCS"])
-@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize(("backend", "steps"), turns(["CLARABEL", "SCS"], [1, 2, 3]))
 def test_a_backends_word_is_no_proof(backend, steps):
     """Backends at a limit call feasible problems infeasible; the answer is then an iterate."""
     X = bo.PSD(3)
@@ -452,8 +448,7 @@ def test_a_solver_of_cvxpy_is_named_as_a_backend():
     assert problem.solve(solver="cvxpy", backend="SCS").value == pytest.approx(2, abs=1e-4)
 
 
-@pytest.mark.parametrize("backend", ["CLARABEL", "SCS"])
-@pytest.mark.parametrize("n", [6, 9, 14])
+@pytest.mark.parametrize(("backend", "n"), turns(["CLARABEL", "SCS"], [6, 9, 14]))
 def test_balanced_cuts_are_solved_on_their_face(n, backend):
     """The rows diag X = 1 and sum X = 0 leave no interior."""
     rng = np.random.default_rng(n)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from rational import KINDS, problem
+from samples import turns
 
 import bregopt as bo
 import bregopt_check as check
@@ -84,8 +85,7 @@ def test_files_without_an_assumption(data, name, tmp_path, capsys):
     assert capsys.readouterr().out.count(": proven") == 2
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "soft"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("kind", "seed"), turns([kind for kind in KINDS if kind != "soft"], [0, 1]))
 def test_no_interval_excludes_an_integer_optimum(kind, seed, tmp_path):
     known = problem(np.random.default_rng(seed), kind)
     with warnings.catch_warnings():

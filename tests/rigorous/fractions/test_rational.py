@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from rational import KINDS, problem
+from samples import turns
 
 import bregopt as bo
 from bregopt.rigorous.data import data_of
@@ -25,8 +26,9 @@ def matrix(rng, n):
     return [[Fraction(int(x)) for x in row] for row in M @ M.T]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("soft", "face")])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("kind", "seed"), turns([kind for kind in KINDS if kind not in ("soft", "face")], range(3))
+)
 def test_answers_meet_their_integer_rows_exactly(kind, seed):
     known = problem(np.random.default_rng(seed), kind)
     solution = known.problem.solve()

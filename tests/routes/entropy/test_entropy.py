@@ -306,7 +306,7 @@ def random_program(m, seed):
     )
 
 
-@pytest.mark.parametrize("seed", first(12, range(25)))
+@pytest.mark.parametrize("seed", first(6, range(25)))
 def test_random_programs_agree_with_clarabel(seed):
     problem, peer = random_program(bo, seed), random_program(cp, seed)
     peer.solve(solver=cp.CLARABEL)
@@ -333,7 +333,7 @@ def test_dual_values_are_derivatives_of_the_optimum():
         assert -rows[1 + k].dual_value == pytest.approx(slope, abs=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_relative_entropies_of_numbers_that_both_vanish(seed):
     """Costs hold pairs of numbers near zero, where the slope of ``x log(x / y)`` depends on the way there."""
     rng = np.random.default_rng(seed)

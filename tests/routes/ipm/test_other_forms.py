@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 import bregopt.cvxpy
@@ -48,8 +49,7 @@ def proximal_gradient(steps, units=(1.0, 1.0)):
     return bo.Problem(bo.Maximize(units[1] * (f[steps + 1] + h[steps])), rows)
 
 
-@pytest.mark.parametrize("units", [(1.0, 1.0), (1e6, 1e-6)])
-@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(("units", "steps"), turns([(1.0, 1.0), (1e6, 1e-6)], [1, 2]))
 def test_proximal_gradient(steps, units):
     solution = proximal_gradient(steps, units).solve(tol=1e-8)
     unit = units[0] * units[1]

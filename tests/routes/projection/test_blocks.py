@@ -8,7 +8,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.divergences import LogDet
@@ -62,8 +62,7 @@ def logarithm(X):
     return (Q * np.log(w)) @ Q.T
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("second", [2.0, 1e-3])
+@pytest.mark.parametrize(("pair", "second"), turns(PAIRS, [2.0, 1e-3]))
 def test_agrees_with_clarabel(pair, second):
     problem = linked(pair, 1, second=second)
     sol = problem.solve(tol=1e-8)
@@ -116,9 +115,7 @@ def test_unlinked_matrices_are_separate_problems(pair):
         np.testing.assert_allclose(X, sol.X, atol=1e-8)
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-@pytest.mark.parametrize("unit", [1e-5, 1e5])
+@pytest.mark.parametrize(("pair", "scale", "unit"), turns(PAIRS, [1e-6, 1e6], [1e-5, 1e5]))
 def test_units_do_not_matter(pair, scale, unit):
     plain, scaled = (linked(pair, 4, *units).solve(tol=1e-9) for units in ((1.0, 1.0), (scale, unit)))
     assert plain.status == scaled.status == "optimal"
@@ -299,9 +296,10 @@ def test_a_large_cost_overflows_at_zero_multipliers():
     peers.ask(problem).confirms(sol)
 
 
-@pytest.mark.parametrize("name", ["von_neumann", "frobenius"])
-@pytest.mark.parametrize("far", [1e-2, 1.0, 1e2, 1e4])
-@pytest.mark.parametrize("condition", first(1, [1e6, 1e2]))
+@pytest.mark.parametrize(
+    ("name", "far", "condition"),
+    turns(["von_neumann", "frobenius"], [1e-2, 1.0, 1e2, 1e4], first(1, [1e6, 1e2])),
+)
 def test_rows_far_from_logdet_beside_others(name, far, condition):
     rng = np.random.default_rng(12)
     X, Y = bo.PSD(6, name="X"), bo.PSD(5, name="Y")

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt.divergences import LogDet, LogDetPoint
@@ -49,9 +50,8 @@ def test_nearest_correlation_makes_no_array_of_order_n(name):
     )
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("scale", "name"), turns([1e-6, 1.0, 1e6], DIVERGENCES))
 @pytest.mark.parametrize(("n", "r"), [(300, 4), (60, 10), (50, 1), (6, 6)])
-@pytest.mark.parametrize("name", DIVERGENCES)
 def test_the_only_point_on_the_range_is_found(name, n, r, scale, rng):
     G, U = correlation(n, r, rng)
     X = bo.PSD(n)
@@ -151,9 +151,7 @@ def dual_value(name, G, D, bound, y):
     return y @ bound + a.sum() - np.exp(np.linalg.eigvalsh((Q * np.log(a)) @ Q.T + S)).sum()
 
 
-@pytest.mark.parametrize("slack", [0.0, 1e-3, 0.1])
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", DIVERGENCES)
+@pytest.mark.parametrize(("slack", "seed", "name"), turns([0.0, 1e-3, 0.1], range(4), DIVERGENCES))
 def test_more_hard_pairs_than_unknowns(name, seed, slack):
     problem, (G, _, lo, hi) = pairs(name, seed, slack)
     sol = problem.solve(solver="bregman")

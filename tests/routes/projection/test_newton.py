@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.divergences import Frobenius, VonNeumann
@@ -374,8 +375,7 @@ class TestHardCases:
             assert np.linalg.eigvalsh(sol.X)[0] > 0
 
     @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-    @pytest.mark.parametrize("condition", [1e6, 1e9, 1e12])
-    @pytest.mark.parametrize("divergence", ATOMS)
+    @pytest.mark.parametrize(("condition", "divergence"), turns([1e6, 1e9, 1e12], ATOMS))
     def test_rows_that_need_the_smallest_directions(self, divergence, condition):
         n, rng = 10, np.random.default_rng(1)
         Q, _ = np.linalg.qr(rng.normal(size=(n, n)))
@@ -535,7 +535,7 @@ def test_soft_rows_far_from_their_bounds(scale):
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(2, range(6)))
 def test_round_off_near_an_ill_conditioned_start_does_not_stop_soft_rows(seed):
     """Objectives that differ by round-off only shortened steps to zero."""
     rng = np.random.default_rng(seed)
@@ -850,8 +850,7 @@ def sweep(seed, soft=False, n=30, m=60):
     return bo.Problem(bo.Minimize(0.5 * bo.logdet_div(X, X0)), rows), p
 
 
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("soft", "seed"), turns([False, True], range(4)))
 def test_a_nearby_answer_is_nearer_to_the_next(seed, soft):
     problem, p = sweep(seed, soft)
     rng = np.random.default_rng(seed)

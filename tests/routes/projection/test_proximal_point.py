@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 
@@ -21,8 +21,7 @@ def isotropic(d, F):
     return F * P + (1 - F) * (np.eye(d * d) - P) / (d * d - 1)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("d", [2, 4, 8])
+@pytest.mark.parametrize(("name", "d"), turns(DIVERGENCES, [2, 4, 8]))
 def test_nearest_state_with_a_psd_partial_transpose(name, d):
     """From an isotropic state it is the isotropic one of fidelity 1/d."""
     F, n = 0.8, d * d
@@ -38,8 +37,7 @@ def test_nearest_state_with_a_psd_partial_transpose(name, d):
     assert np.linalg.eigvalsh(ppt.dual_value)[0] > -1e-7
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("name", "seed"), turns(DIVERGENCES, range(4)))
 def test_linked_matrices(name, seed):
     """``Z`` pays a linear cost, and its entries bound those of ``X``."""
     rng = np.random.default_rng(seed)
@@ -59,9 +57,7 @@ def test_linked_matrices(name, seed):
     assert np.isclose(sol.value, other.value, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
-@pytest.mark.parametrize("norm", [bo.norm_nuc, bo.sigma_max])
-@pytest.mark.parametrize("n", [4, 12])
+@pytest.mark.parametrize(("name", "norm", "n"), turns(DIVERGENCES, [bo.norm_nuc, bo.sigma_max], [4, 12]))
 def test_nearness_within_a_norm(n, norm, name):
     """The matrices of the norm have no costs, so that the divergence is the measure of their slacks."""
     rng = np.random.default_rng(n)

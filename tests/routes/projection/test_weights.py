@@ -6,7 +6,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 import bregopt.cvxpy
@@ -126,8 +126,9 @@ class TestWeightsOfEntries:
             way = other - sol.X
             assert np.vdot(G, way) >= -2 * np.sqrt(1e-6 * unit * np.sum((H * way) ** 2)) - 1e-5 * unit
 
-    @pytest.mark.parametrize("seed", range(12))
-    @pytest.mark.parametrize("options", [{}, {"fixed": [[0, 1], [1, 2]]}, {"min_eigenvalue": 1e-3}])
+    @pytest.mark.parametrize(
+        ("seed", "options"), turns(range(12), [{}, {"fixed": [[0, 1], [1, 2]]}, {"min_eigenvalue": 1e-3}])
+    )
     def test_a_matrix_that_meets_all_rows_is_its_own_answer(self, seed, options):
         # Multipliers of the size of round-off would prove no better bound than minus 1e-16 times the matrix.
         rng = np.random.default_rng(seed)
@@ -148,8 +149,13 @@ class TestWeightsOfEntries:
         assert 1e-6 < sol.value < 1e-3
         assert sol.status == "optimal"
 
-    @pytest.mark.parametrize("kind", ["uniform", "one or ten", "zeros", "mostly zeros", "near zero"])
-    @pytest.mark.parametrize("options", [{}, {"lower": -0.3, "upper": 0.4}, {"min_eigenvalue": 0.3}])
+    @pytest.mark.parametrize(
+        ("kind", "options"),
+        turns(
+            ["uniform", "one or ten", "zeros", "mostly zeros", "near zero"],
+            [{}, {"lower": -0.3, "upper": 0.4}, {"min_eigenvalue": 0.3}],
+        ),
+    )
     def test_larger_orders(self, kind, options):
         n, rng = 40, np.random.default_rng(3)
         A, H = broken(n, 3), of_entries(n, rng, kind)
@@ -297,8 +303,7 @@ class TestWeightsOfEntries:
 class TestGeneralRows:
     """Weights with rows other than those of a correlation matrix."""
 
-    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-    @pytest.mark.parametrize("n", [5, 30])
+    @pytest.mark.parametrize(("scale", "n"), turns([1e-6, 1.0, 1e6], [5, 30]))
     def test_rows_of_every_kind(self, n, scale):
         rng = np.random.default_rng(n)
         A, H = scale * broken(n, n), of_entries(n, rng, "zeros")
