@@ -79,7 +79,7 @@ def test_the_results_are_those_of_scikit_learn(model, grid):
 @parametrize_with_checks(
     [
         GridSearchCV(
-            make_pipeline(LogDetMetricLearner(n_pairs=60), LogisticRegression()),
+            make_pipeline(LogDetMetricLearner(n_pairs=20), LogisticRegression()),
             {"logdetmetriclearner__gamma": [1.0]},
             cv=2,
         )

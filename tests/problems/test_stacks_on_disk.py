@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from samples import turns
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.io.answers import Answers
@@ -104,7 +104,7 @@ def test_a_panel_in_a_parquet_file(tmp_path):
 
 
 @pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs pyarrow")
-@pytest.mark.parametrize("rows", [77, 10_000])
+@pytest.mark.parametrize("rows", first(1, [77, 10_000]))
 def test_a_parquet_panel_is_read_part_by_part(tmp_path, monkeypatch, rows):
     """Parts, chains, folders, missing assets and reports are those of the frame in memory."""
     from bregopt.io import panels, stacks
