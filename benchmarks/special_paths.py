@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import math
 import operator
 import os
@@ -42,7 +41,7 @@ import soft_rows
 from correlation_tools import indefinite
 from nearness_problems import ATOMS, correlation_problem, distance_problem, start_matrix, uniform_matrix
 from textbook_problems import PROBLEMS
-from tuning_problems import _quadratic_forms, _theta, suites
+from tuning_problems import _quadratic_forms, _random, _theta, suites
 
 import bregopt as bo
 from bregopt import presolve
@@ -50,6 +49,7 @@ from bregopt.certify import eigenvalue_bound
 from bregopt.cvxpy import BREGOPT, exponential_cones
 from bregopt.cvxpy.conic_program import Names
 from bregopt.cvxpy.problems import convex_atoms
+from bregopt.program import Answer
 
 Array = Any
 Call = Callable[[], Any]
@@ -89,24 +89,20 @@ def answering(place: str, value: Any) -> Callable[[], Any]:
 
 
 def without(*names: str) -> Callable[[], Any]:
-    """Return what switches off reductions."""
+    """Return what switches off reductions: they find nothing."""
 
     @contextlib.contextmanager
     def off() -> Iterator[None]:
         with patch.dict(presolve.UNIVERSAL), patch.dict(presolve.REQUESTED):
-            for known, name in itertools.product((presolve.UNIVERSAL, presolve.REQUESTED), names):
-                known.pop(name, None)
+            for known in (presolve.UNIVERSAL, presolve.REQUESTED):
+                known.update({name: lambda *_: None for name in known.keys() & set(names)})
             yield
 
     return off
 
 
-def _stalled(method: Any, program: Any, settings: Any, progress: Any, answer: Any) -> Any:
-    return answer
-
-
-def _stalled_last(program: Any, answer: Any, settings: Any, progress: Any) -> Any:
-    return answer
+def _stalled(*given: Any) -> Any:
+    return next(own for own in given if isinstance(own, Answer))
 
 
 def _in_rows(plan: Any, program: Any, exact: Any, direct: bool = False, formed: int = 0) -> Any:
@@ -1232,7 +1228,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("defined variables", "presolve.variables:defined_variables", without("defined variables")),
-            *("a general matrix within a norm, n = 24", solving(general_matrix_within_a_norm, 24)),
+            *("a general matrix within a norm, n = 12", solving(general_matrix_within_a_norm, 12)),
         ),
         (
             *("independent columns", "presolve.variables:independent_columns"),
@@ -1253,12 +1249,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
         # Semidefinite programs.
         (
             *("other forms", "routes.ipm.path_route:_by_other_forms"),
-            replaced("routes.ipm.path_route._by_other_forms", _stalled_last),
+            replaced("routes.ipm.path_route._by_other_forms", _stalled),
             *("the worst case of a proximal method", solving(proximal_gradient, 2)),
         ),
         (
             *("units", "routes.ipm.path_route:_in_units"),
-            replaced("routes.ipm.path_route._in_units", _stalled_last),
+            replaced("routes.ipm.path_route._in_units", _stalled),
             *("an implied equality in other units", solving(implied_equality, 5, 6)),
         ),
         (
@@ -1352,8 +1348,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("Schur matrix of dense rows", "routes.ipm.plan:Plan"),
-            *(answering("routes.ipm.plan.DenseSchur.of", None), "100 random rows, n = 25"),
-            case("path", "random, n = 25"),
+            *(answering("routes.ipm.plan.DenseSchur.of", None), "100 random rows, n = 80"),
+            solving(_random, 80, 60, 40, solver="path"),
         ),
         (
             *("Schur matrix of rank-one rows", "routes.ipm.block_rows:Gram", _without_rank),

@@ -317,7 +317,7 @@ def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     return _substituted(program, list(zip(left.tolist(), row[implied.any(axis=0)].tolist(), strict=True)))
 
 
-# Pays on: a general matrix within a norm, n = 24.
+# Pays on: a general matrix within a norm, n = 12.
 def defined_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute free variables that an equality of few terms, and no matrix, gives by others with bounds.
 

@@ -189,6 +189,11 @@ class Engine:
         )
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the system is sparse, as the Gram matrix of rows is then."""
+        return isinstance(self._system, RowSystem) and self._system.sparse
+
+    @property
     def is_scaled(self) -> bool:
         """Whether the system is that in scaled coordinates, whose rows are independent."""
         return isinstance(self._system, ScaledRows)

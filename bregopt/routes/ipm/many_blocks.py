@@ -40,6 +40,7 @@ from bregopt.routes.ipm.row_system import RowSystem
 
 __all__ = [
     "ProductSchur",
+    "SparseFactor",
     "SparseRowSystem",
     "StackRows",
     "StackTerms",
@@ -343,6 +344,8 @@ class SparseRowSystem(RowSystem):
         Of the variables.
     """
 
+    sparse = True
+
     def __init__(self, plan: Plan, B: Any, cones: SecondOrderCones) -> None:
         super().__init__(plan, B, direct=True)
         self._formulas = [group.rows.formula for group in plan.groups]
@@ -366,7 +369,7 @@ class SparseRowSystem(RowSystem):
             kept = np.concatenate([bounded, np.arange(m, m + k)])
             matrix = matrix[kept][:, kept]
         checkpoint()
-        factor = _SparseFactor(matrix, count)
+        factor = SparseFactor(matrix, count)
 
         def solve(b: Array, q: Array) -> tuple[Array, Array]:
             x = factor.solve(np.concatenate([b, q]))
@@ -481,7 +484,7 @@ def _kinds(A: LinearMap, B: Any) -> tuple[Any, list[int], Any]:
     return np.array(kind), np.bincount(kind).tolist(), incidence
 
 
-class _SparseFactor:
+class SparseFactor:
     """A factorized symmetric matrix, its diagonal increased slightly where rows are dependent.
 
     Parameters

@@ -107,7 +107,7 @@ class Group:
         return product
 
 
-# Pays on: 100 random rows, n = 25.
+# Pays on: 100 random rows, n = 80.
 class Plan:
     """The groups of a program, and its rows on their flat vector.
 

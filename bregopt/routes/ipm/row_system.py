@@ -83,6 +83,8 @@ class RowSystem:
         gradients.
     """
 
+    sparse = False
+
     def __init__(self, plan: Plan, B: Any, direct: bool = False) -> None:
         self.plan, self.B = plan, lean(B)
         self.Bt = sp.csr_array(self.B.T) if sp.issparse(self.B) else self.B.T

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
@@ -301,14 +302,14 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
 def _gram(engine: Engine, equal: IntArray) -> tuple[Callable[[Array], Array], Array | None]:
     """Return the solver for the Gram matrix of equalities, and their ``y`` with ``A*(y) = I``, or None."""
     plan, identity, y = engine.plan, engine.plan.identity, np.zeros(engine.plan.m)
-    solve = _solver_of_gram(plan, equal)
+    solve = _solver_of_gram(plan, equal, engine.is_sparse)
     y[equal] = solve(plan.apply(identity)[equal])
     error = np.abs(plan.projected(plan.adjoint(y)) - identity)
     return solve, y if np.maximum.reduce(error, initial=0.0) <= _IDENTITY_TOL else None
 
 
-def _solver_of_gram(plan: Plan, rows: IntArray) -> Callable[[Array], Array]:
-    """Return the solver for the Gram matrix of some rows, on their faces."""
+def _solver_of_gram(plan: Plan, rows: IntArray, sparse: bool) -> Callable[[Array], Array]:
+    """Return the solver for the Gram matrix of some rows, on their faces; it may be `sparse`."""
     squares: Array | None = None
     listed = None if plan.faces else plan.listed
     if isinstance(listed, np.ndarray):
@@ -319,6 +320,10 @@ def _solver_of_gram(plan: Plan, rows: IntArray) -> Callable[[Array], Array]:
         meeting = np.bincount(own.indices, minlength=1)  # the rows that have a coefficient on each entry
         if meeting.max() <= 1:
             squares = (own * own).sum(axis=1)
+        elif sparse and np.diff(own.indptr).all():
+            from bregopt.routes.ipm.many_blocks import SparseFactor  # a sparse system has loaded it
+
+            return SparseFactor(sp.csc_array(own @ own.T), len(rows)).solve
         elif meeting @ meeting <= len(rows) ** 2:
             return DefiniteFactor((own @ own.T).toarray()).solve
     elif not plan.faces and (A := plan.A.slice(rows)).disjoint:
