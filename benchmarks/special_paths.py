@@ -587,13 +587,13 @@ def above_another(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.frobenius_div(X, (A + A.T) / 2)), rows)
 
 
-def far_optimum(t: float) -> bo.Problem:
-    """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in the basis of Hadamard.
+def far_optimum(t: float, n: int) -> bo.Problem:
+    """Return ``min tr X`` for ``x_1 - x_2 >= 1`` and ``(1 + t) x_2 - x_1 >= 1``, in a random basis.
 
     The sum of the rows is ``t x_2 >= 2``: the optimum is as large as one over an eigenvalue of the data.
     """
-    H, X = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2, bo.PSD(4)
-    rows = [bo.inner((H * d) @ H.T, X) >= 1 for d in ([1, -1, 0, 0], [-1, 1 + t, 0, 0])]
+    Q, X = np.linalg.qr(np.random.default_rng(1).normal(size=(n, n)))[0][:, :2], bo.PSD(n)
+    rows = [bo.inner((Q * d) @ Q.T, X) >= 1 for d in ([1, -1], [-1, 1 + t])]
     return bo.Problem(bo.Minimize(bo.trace(X)), rows)
 
 
@@ -1260,7 +1260,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("coordinates of the answer", "routes.ipm.path_route:_in_coordinates_of_answer"),
             replaced("routes.ipm.path_route._in_coordinates_of_answer", _stalled),
-            *("an optimum of 4e6", solving(far_optimum, 2.0**-20)),
+            *("an optimum of 4e6", solving(far_optimum, 1e-6, 8, tol=1e-8)),
         ),
         (
             *("programs of the alternative", "routes.alternatives:_alternative"),
