@@ -261,7 +261,7 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     return Exposure(b, at[used], w[used] / weight[used], np.zeros((n, 0)), directions, implied)
 
 
-# Pays on: rows that fix diagonal entries to zero, n = 20.
+# Pays on: rows that fix diagonal entries to zero, n = 80.
 def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     """Return the combination of rows on the diagonal that fixes the most entries to zero, if there is one.
 

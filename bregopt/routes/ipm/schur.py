@@ -389,7 +389,7 @@ def _chunk(placed: PlacedRows, whole: Any, count: int, n: int) -> _Chunk:
     return _Chunk(lean_rows(half), support, placed, from_here, count, columns, mirror)
 
 
-# Pays on: theta of 600 edges, n = 150.
+# Pays on: theta of 400 edges, n = 100.
 def split_by_cost(placed: PlacedRows, n: int) -> tuple[int, PlacedRows]:
     """Return the number of rows for products ``P A_l Q``, and the rows in an order with those first.
 
