@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -154,7 +154,7 @@ def _run(
     whole = restated.restore(answer)
     status = _judged(restated.whole, whole, certificate, settings.tol)
     if status is Status.INFEASIBLE_INACCURATE and posed.terms:
-        proven = proves_infeasible(with_log_dets(posed), whole.y[: posed.m])
+        proven = _succeeds(proves_infeasible, with_log_dets(posed), whole.y[: posed.m])
         status = Status.INFEASIBLE if proven else status
     answer = whole if given is program else replace(whole, y=whole.y[: given.m])
     program.reductions.clear()  # the solution holds the program, and would hold them too
@@ -401,12 +401,21 @@ def _judged(program: Program, answer: Answer, certificate: Certificate, tol: flo
     That there is no optimum is said without "inaccurate" only where it is proven with no tolerance.
     """
     if answer.stop is StopReason.INFEASIBLE:
-        proven = proves_infeasible(program, answer.y)
+        proven = _succeeds(proves_infeasible, program, answer.y)
         return Status.INFEASIBLE if proven else Status.INFEASIBLE_INACCURATE
     if answer.stop is StopReason.UNBOUNDED:
-        proven = proves_unbounded(program, answer.X, answer.u)
+        proven = _succeeds(proves_unbounded, program, answer.X, answer.u)
         return Status.UNBOUNDED if proven else Status.UNBOUNDED_INACCURATE
     return certificate.status(tol, answer.stop)
+
+
+def _succeeds(proof: Callable[..., bool], *claim: Any) -> bool:
+    """Whether a claim is proven in the time that is left."""
+    try:
+        with clock.finishing():
+            return proof(*claim)
+    except CutShort:
+        return False
 
 
 def _round_off(program: Program, answer: Answer, certificate: Certificate, tol: float) -> str:

@@ -22,6 +22,7 @@ import bregopt as bo
 from bregopt import clock, linalg
 from bregopt.cvxpy import BREGOPT
 from bregopt.modeling.problem import Problem
+from bregopt.routes import driver
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning"),
@@ -261,6 +262,29 @@ def test_a_handler_of_the_program_is_left_alone():
     finally:
         signal.signal(signal.SIGINT, before)
     assert heard == [signal.SIGINT]
+
+
+@pytest.mark.parametrize("claim", ["infeasible", "unbounded"])
+def test_a_claim_whose_proof_is_cut_short_is_inaccurate(claim, monkeypatch):
+    """The vector that a route has found is in the answer; without its proof the status does not say more."""
+    X = bo.PSD(3)
+    rows = [bo.diag(X) == 1, X[0, 1] + X[0, 2] + X[1, 2] <= -2] if claim == "infeasible" else [X[0, 1] == 1]
+    problem = bo.Problem(bo.Minimize(-bo.trace(X)), rows)
+    assert problem.solve("path", time_limit=60).status == claim
+
+    def late(*_):
+        raise clock.CutShort(clock.Ending.TIME)
+
+    for name in ("proves_infeasible", "proves_unbounded"):
+        monkeypatch.setattr(driver, name, late)
+    sol = problem.solve("path", time_limit=60)
+    assert sol.status == f"{claim}_inaccurate"
+    if claim == "infeasible":
+        A = np.diag(sol.duals[0])
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            A[i, j] = A[j, i] = np.ravel(sol.duals[1])[0] / 2
+        demand = float(np.sum(sol.duals[0]) - 2 * np.ravel(sol.duals[1])[0])
+        assert abs(demand) > 1e3 * max(0, *np.linalg.eigvalsh(np.sign(demand) * A))
 
 
 def test_an_error_restores_the_handler():
