@@ -84,9 +84,9 @@ def k_means(m: Any, n: int = 100) -> Any:
 
 
 @problem
-def quadratic_assignment(m: Any) -> Any:
-    """Povh and Rendl 2009: seven facilities, flows of integers, distances in the plane."""
-    n, rng = 7, np.random.default_rng(1)
+def quadratic_assignment(m: Any, n: int = 7) -> Any:
+    """Povh and Rendl 2009: facilities, flows of integers, distances in the plane."""
+    rng = np.random.default_rng(1)
     flow, at = rng.integers(0, 6, (n, n)), rng.integers(0, 6, (n, 2))
     distance = np.abs(at[:, None] - at[None]).sum(axis=2)
     Y, eye = m.PSD(n * n), np.eye(n)

@@ -50,6 +50,7 @@ from bregopt.cvxpy import BREGOPT, exponential_cones
 from bregopt.cvxpy.conic_program import Names
 from bregopt.cvxpy.problems import convex_atoms
 from bregopt.program import Answer
+from bregopt.routes.augmented_lagrangian import standard_form
 
 Array = Any
 Call = Callable[[], Any]
@@ -99,6 +100,19 @@ def without(*names: str) -> Callable[[], Any]:
             yield
 
     return off
+
+
+@contextlib.contextmanager
+def no_singular_matrices() -> Iterator[None]:
+    """Points inside cones are inside all of them."""
+    depths = standard_form.StandardForm._depths
+
+    def strict(form: Any, x: Any) -> Any:
+        found = depths(form, x)
+        return found if found is not None and found[0].all() else None
+
+    with patch.object(standard_form.StandardForm, "_depths", strict):
+        yield
 
 
 def _stalled(*given: Any) -> Any:
@@ -1051,6 +1065,15 @@ def paths(data: Path | None) -> list[SpecialPath]:
                 (np.zeros(0, int), np.zeros(0, int), np.zeros(0)),
             ),
             *("k-means, n = 100", solving(relaxations.k_means, bo, solver="lagrangian")),
+        ),
+        (
+            "points inside bounds alone",
+            "routes.augmented_lagrangian.standard_form:StandardForm.inside",
+            no_singular_matrices,
+            *(
+                "a quadratic assignment of size 8",
+                solving(relaxations.quadratic_assignment, bo, 8, solver="lagrangian"),
+            ),
         ),
         (
             *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),

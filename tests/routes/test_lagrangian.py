@@ -1,5 +1,6 @@
 """Many rows: derivatives, known theta numbers, feasible answers, statuses, and when the route is chosen."""
 
+import itertools
 import tracemalloc
 
 import cvxpy as cp
@@ -186,6 +187,25 @@ def test_rows_of_sums_and_bounds_on_entries_take_memory_of_their_terms():
         tracemalloc.stop()
     assert reduced.m == n + 1 + n * (n + 1) // 2
     assert peak < 8 * n**3 / 2  # one dense table of the sums
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_assignments_end_where_rows_keep_the_matrix_singular(monkeypatch, seed):
+    """Povh and Rendl (2009). Most of the diagonal vanishes at a permutation, and with it the size of rows."""
+    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
+    n, rng = 5, np.random.default_rng(seed)
+    flow, at = np.triu(rng.integers(0, 6, (n, n)), 1), rng.integers(0, 6, (n, 2))
+    flow, distance = flow + flow.T, np.abs(at[:, None] - at[None]).sum(axis=2)
+    Y = bo.PSD(n * n, name="Y")
+    blocks = [[Y[i * n : (i + 1) * n, j * n : (j + 1) * n] for j in range(n)] for i in range(n)]
+    rows = [sum(blocks[i][i] for i in range(n)) == np.eye(n), bo.sum(Y) == n * n, Y >= 0]
+    rows += [bo.trace(blocks[i][j]) == float(i == j) for i in range(n) for j in range(i + 1)]
+    problem = bo.Problem(bo.Minimize(bo.inner(np.kron(flow, distance), Y)), rows)
+    sol = problem.solve(solver="lagrangian", tol=1e-6)
+    assert sol.status == "optimal"
+    least = min(np.sum(flow * distance[np.ix_(p, p)]) for p in itertools.permutations(range(n)))
+    assert sol.value <= least * (1 + 2e-6)
+    assert problem.solve(solver="path", tol=1e-6).value == pytest.approx(sol.value, rel=3e-6)
 
 
 def test_contradictions_and_rays_are_proven():
