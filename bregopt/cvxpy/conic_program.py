@@ -305,7 +305,7 @@ def with_quadratic_cost(conic: Conic, P: Any) -> QuadraticCost:
     return QuadraticCost(extended, P, L, sigma, conic, names)
 
 
-# Pays on: least squares of a matrix beside a cost, n = 30.
+# Pays on: least squares of a matrix in units of 1e4, n = 25.
 def _names(conic: Conic, P: Any) -> Names:
     """Return the variables that name affine expressions whose squares are paid.
 
