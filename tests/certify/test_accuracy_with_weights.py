@@ -54,6 +54,7 @@ class Known:
     ("weights", "n", "seeds", "sharp"),
     [
         *((weights, 12, range(1), 0.1) for weights in WEIGHTS),
+        *(pytest.param(weights, 12, range(1, 3), 0.1, marks=pytest.mark.slow) for weights in WEIGHTS),
         ("a decade", 3, range(10), 0.9),
         ("six decades", 3, range(9), 0.99),
         ("no weight", 4, (10, 15, 26), 0.7),

@@ -379,7 +379,13 @@ class TestReduction:
     def registered(self, plug_ins):
         return added("equal_rows")["EqualRows"]
 
-    @pytest.mark.parametrize(("name", "route", "options"), test_conformance.PAIRS[::6])
+    @pytest.mark.parametrize(
+        ("name", "route", "options"),
+        [
+            pytest.param(*pair.values, id=pair.id, marks=[pytest.mark.slow] * (k % 2))
+            for k, pair in enumerate(test_conformance.PAIRS[::3])
+        ],
+    )
     def test_conformance(self, name, route, options):
         test_conformance.test_route_meets_known_answer_step_by_step(name, route, options)
 
