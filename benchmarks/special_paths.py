@@ -317,12 +317,10 @@ def moved_forms(n: int, m: int, near: Any, least: float, most: float) -> bo.Prob
 
 
 def correlation_with_forms(n: int) -> bo.Problem:
-    """Return the search for the nearest correlation matrix with three given quadratic forms."""
+    """Return the search for the nearest correlation matrix within bounds on three quadratic forms."""
     rng, X = np.random.default_rng(0), bo.PSD(n)
-    A, Z = rng.uniform(-1, 1, size=(n, n)), rng.normal(size=(3, n))
-    return bo.Problem(
-        bo.Minimize(bo.frobenius_div(X, A + A.T)), [bo.diag(X) == 1, bo.quad_form(Z, X) == n / 2]
-    )
+    A, Z = 4 * uniform_matrix(n, rng), rng.normal(size=(3, n))
+    return bo.Problem(bo.Minimize(bo.frobenius_div(X, A)), [bo.diag(X) == 1, bo.quad_form(Z, X) <= n])
 
 
 def large_beside_another(n: int) -> bo.Problem:
@@ -1520,7 +1518,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("start of the right trace", "routes.projection.dual_newton:_DualNewton._of_right_trace"),
             answering("routes.projection.dual_newton._DualNewton._of_right_trace", None),
-            *("a correlation matrix with three forms, n = 60", solving(correlation_with_forms, 60)),
+            *("a correlation matrix with three bounded forms, n = 150", solving(correlation_with_forms, 150)),
         ),
         (
             *("start near the minimizer", "routes.ipm.logdet_newton:_RowNewton._near_minimizer"),

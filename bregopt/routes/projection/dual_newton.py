@@ -274,7 +274,7 @@ class _DualNewton(Method):
         settings = replace(self._settings, tol=_START_TOL, tol_X=None, max_iter=_START_STEPS)
         return _DualNewton(_weighing(self._program, mu), settings, Progress("larger weights"))
 
-    # Pays on: a correlation matrix with three forms, n = 60.
+    # Pays on: a correlation matrix with three bounded forms, n = 150.
     def _of_right_trace(self) -> _Point | None:
         """Return a point with the trace that the rows prescribe, None unless they fix the whole diagonal.
 
