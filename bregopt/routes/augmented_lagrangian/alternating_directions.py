@@ -29,7 +29,7 @@ _LEAST_PENALTY, _LARGEST_PENALTY = 1e-6, 1e8
 # Share of the residuals below which steps end early.
 _FAST = 1e-3
 # Steps that an extrapolation uses, steps between two of them, and the multiple of the identity in its
-# equation, relative to the trace.
+# equation, relative to the trace and the square of the last step: changes of equal steps are round-off.
 _MEMORY, _EXTRAPOLATE_STEPS, _EXTRAPOLATION_RIDGE = 10, 5, 1e-10
 
 
@@ -81,8 +81,8 @@ class AlternatingDirections:
             ratio = self.primal / max(self.dual, TINY)
             self._larger += np.array([ratio > _BALANCE_RATIO, ratio < 1 / _BALANCE_RATIO])
             self._window += 1
-            if self._window == _BALANCE_STEPS:
-                primal, dual = self._larger > _BALANCE_SHARE * _BALANCE_STEPS
+            if self._window >= _BALANCE_STEPS and not self._last.trying:
+                primal, dual = self._larger > _BALANCE_SHARE * self._window
                 if primal:
                     self._set_penalty(max(self.penalty / _BALANCE_FACTOR, _LEAST_PENALTY))
                 elif dual:
@@ -146,6 +146,11 @@ class _Steps:
         self._count = self._known = 0
         self._tried: tuple[Array, float] | None = None
 
+    @property
+    def trying(self) -> bool:
+        """Whether the last point is extrapolated, and the step from it unknown."""
+        return self._tried is not None
+
     def forget(self) -> None:
         """Forget the steps, as those of another penalty follow."""
         self._known, self._tried = 0, None
@@ -170,7 +175,7 @@ class _Steps:
         differences = np.diff(np.eye(_MEMORY + 1)[order], axis=0)
         changes = differences @ self._moves
         gram = changes @ changes.T
-        gram[np.diag_indices(len(gram))] += _EXTRAPOLATION_RIDGE * np.trace(gram) + TINY
+        gram[np.diag_indices(len(gram))] += _EXTRAPOLATION_RIDGE * (np.trace(gram) + length**2) + TINY
         self._tried = end, length
         shares = np.linalg.solve(gram, changes @ move) @ differences
         new: Array = end - shares @ self._ends

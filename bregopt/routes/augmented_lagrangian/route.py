@@ -29,7 +29,7 @@ from bregopt.routes.progress import Monitor, Progress, reason
 __all__ = ["Lagrangian"]
 
 # Chunks after which the method stalls where the option `max_iter` gives no limit.
-_DEFAULT_MAX_ITER = 300
+_DEFAULT_MAX_ITER = 1000
 # Terms of all rows above which they are not listed: 2 GB.
 _MOST_TERMS = 50_000_000
 # Decrease of the least error that counts as progress, and chunks without one after which the method stalls,
