@@ -583,6 +583,14 @@ def entries_within_one(n: int) -> bo.Problem:
     return bo.from_cvxpy(cp.Problem(cp.Minimize(cp.trace((A + A.T) @ X)), rows))
 
 
+def linear_beside_a_matrix(m: int, k: int) -> bo.Problem:
+    """Return a sparse linear program, and the least eigenvalue of a matrix of order 8."""
+    rng = np.random.default_rng(0)
+    A, G = rng.normal(size=(8, 8)), np.where(rng.random((m, k)) < 4 / k, rng.uniform(size=(m, k)), 0.0)
+    X, x, c = bo.PSD(8), bo.Variable(k), G.T @ rng.random(m)
+    return bo.Problem(bo.Minimize(bo.inner(A + A.T, X) - c @ x), [G @ x <= rng.random(m), bo.trace(X) == 1])
+
+
 def above_another(n: int) -> bo.Problem:
     """Return the search for the nearest correlation matrix that is a given one plus a psd matrix."""
     A, X = np.random.default_rng(3).normal(size=(n, n)), bo.PSD(n)
@@ -1307,6 +1315,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("sparse system", "routes.ipm.row_system:system_for"),
             answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
+        ),
+        (
+            *("sparse system of one matrix", "routes.ipm.row_system:system_for"),
+            answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
+            "a linear program of 1,800 rows beside a small matrix",
+            solving(linear_beside_a_matrix, 1800, 200),
         ),
         (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),

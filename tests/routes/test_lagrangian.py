@@ -82,6 +82,31 @@ def test_extrapolations_that_are_worse_are_taken_back():
     np.testing.assert_array_equal(steps.next(far, far + 9), points[-1] + 0.2)
 
 
+def test_equal_steps_are_not_extrapolated_far():
+    """Their changes are round-off, whose combinations could be any point."""
+    rng, move = np.random.default_rng(0), np.array([1.0, -2.0, 0.5])
+    steps, start = _Steps(3), np.zeros(3)
+    for _ in range(20):
+        end = start + move * (1 + 1e-15 * rng.normal(size=3))
+        start = steps.next(start, end)
+        assert np.linalg.norm(start - end) <= 1e3 * np.linalg.norm(move)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_point_on_trial_is_not_kept_when_the_penalty_changes(monkeypatch, seed):
+    """The worst-case risk of a portfolio took 900 steps, and then `path`, after a trial that failed."""
+    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
+    n, rng = 60, np.random.default_rng(seed)
+    F, w, X = rng.normal(size=(n, n)), rng.dirichlet(np.ones(n)), bo.PSD(n)
+    S = F @ F.T / n
+    size = 0.1 * np.sqrt(np.outer(S.diagonal(), S.diagonal()))
+    sol = bo.Problem(bo.Maximize(bo.quad_form(w, X)), [X - S <= size, S - X <= size]).solve(tol=1e-6)
+    assert (sol.status, sol.solver) == ("optimal", "lagrangian")
+    assert sol.iterations <= 60
+    positive = w @ (S + size) @ w  # the value of the largest entries, were they a psd matrix
+    assert sol.value <= sol.dual_value <= positive
+
+
 @pytest.mark.parametrize("on_faces", [False, True], ids=["cone", "face"])
 @pytest.mark.parametrize("seed", range(4))
 def test_nearest_points_have_no_nearer_one(seed, on_faces):
