@@ -229,7 +229,7 @@ def test_bounds_with_constants_and_the_multipliers_of_their_cones(most):
 def test_logarithms_in_the_objective_are_rows(count):
     """Shares of ``trace(X) + sum(u) <= 2`` are proportional to prices, and its multiplier is their sum."""
     n, prices = 4, np.arange(1.0, 5 + count)
-    X, u = cp.Variable((n, n), PSD=True), cp.Variable(count)
+    X, u = cp.Variable((n, n), PSD=True), cp.Variable(max(count, 1))
     shares = cp.hstack([cp.diag(X), u]) if count else cp.diag(X)
     budget = cp.trace(X) + cp.sum(u) <= 2 if count else cp.trace(X) <= 2
     problem = cp.Problem(cp.Maximize(prices @ cp.log(3 * shares + 0.1)), [budget, X[0, 1] == 0.05])
