@@ -45,6 +45,7 @@ _dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdo
 # that symmetric products save more than the copies of rows cost: a third at order 50, slower at order 20.
 _BLOCK, _LONG = 3_000, 32
 _PRODUCT = 2_000_000  # most entries of a product of sparse rows
+_LARGEST_TABLE = 1_000_000  # most entries of dense rows that are formed to list few of them
 _FEW = 0.5  # fraction of nonzero weights, below which only those rows enter a product
 
 
@@ -331,7 +332,8 @@ def dense_row(U: Any, k: int) -> Array:
 def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
     """Return the terms of ``weight_k u_k' X w_k``, one for each pair of nonzeros."""
     if not (sp.issparse(U) or sp.issparse(W)):
-        if 4 * outer_count(U, W) > U.shape[0] * U.shape[1] ** 2:
+        entries = U.shape[0] * U.shape[1] ** 2
+        if entries <= _LARGEST_TABLE or 4 * outer_count(U, W) > entries:
             value = (weight[:, None] * U)[:, :, None] * W[:, None, :]
             row, i, j = np.nonzero(value)
             return Coordinates(row, i, j, value[row, i, j])
