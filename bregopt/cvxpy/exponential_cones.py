@@ -197,7 +197,6 @@ class Exponential:
         return float(self._plain.bounds.hi[row] - (self._outlet.weight * self._beside)[inside].sum())
 
     # Pays on: logarithms of 15 quadratic forms through CVXPY, n = 8.
-    # Pays on: logarithms of 15 quadratic forms through CVXPY, n = 8.
     def _logarithms(self, paid: Any) -> IntArray:
         """Return the rows of ``l`` where each cone is a `paid` ``-w log l`` beside matrices, else none."""
         rows: IntArray = self._rows[:, 2]

@@ -206,7 +206,7 @@ def test_real_matrices(data, largest):
             continue
         A = (A + A.T) / 2
         several = ({}, {"min_eigenvalue": 1e-3}, {"weights": np.linspace(1, 2, len(A))})
-        for options in several if len(A) <= 12 else ({},):
+        for options in several if len(A) <= 25 else ({},):
             sol = bo.nearest_correlation(A, "largest_entry", **options)
             assert sol.status == "optimal", path.stem
             assert is_correlation(sol.X, options.get("min_eigenvalue", 0.0)), path.stem

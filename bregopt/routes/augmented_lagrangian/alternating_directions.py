@@ -90,31 +90,28 @@ class AlternatingDirections:
                 self._larger, self._window = np.zeros(2), 0
 
     def _end(self) -> Array:
-        """Return the end of a step from the state, and set its multipliers and the residual of the rows."""
+        """Return the end of a step from the state, and set its multipliers and the primal residual."""
         form, x, s, E = self._form, self.x, self.penalty, self._form.bounded
         t, n = self._state[: len(x)], self._state[len(x) :] / s
         missed, left = form.activity(x) - form.b, form.c - (x - t) / s
         beyond = x[E] - np.clip(x[E], form.least, form.most)
-
-        def solved(n: Array) -> Array:
-            """Return the best ``y`` at prices `n` of the bounds on entries, and set what it leaves."""
-            rest[:] = left
-            rest[E] -= n
-            y = form.gram_solve(form.activity(rest) - missed / s)
-            rest[:] -= form.adjoint(y)
-            return y
-
-        rest = np.empty(len(x))
-        y = solved(n)
+        y, rest = self._best(left, n, missed)
         if len(E):
             wanted = x[E] - s * (rest[E] + n)
             n = (np.clip(wanted, form.least, form.most) - wanted) / s
-            y = solved(n)
+            y, rest = self._best(left, n, missed)
         self.multipliers = np.concatenate([y, n])
         self.primal = float(np.hypot(np.linalg.norm(missed), np.linalg.norm(beyond)))
         self.steps += 1
         end: Array = np.concatenate([t - _OVERSTEP * s * rest, s * n])
         return end
+
+    def _best(self, left: Array, n: Array, missed: Array) -> tuple[Array, Array]:
+        """Return the best ``y`` for the prices `n` of bounds on entries, and what both leave of ``c - z``."""
+        form, rest = self._form, left.copy()
+        rest[form.bounded] -= n
+        y = form.gram_solve(form.activity(rest) - missed / self.penalty)
+        return y, rest - form.adjoint(y)
 
     def _continue_at(self, state: Array) -> None:
         """Set the state, its nearest point and the move to it."""
