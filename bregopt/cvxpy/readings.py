@@ -28,15 +28,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
 from bregopt.cvxpy.conic_program import Conic, others, with_log_dets
-from bregopt.cvxpy.reductions import (
-    Copies,
-    distribution,
-    in_other_coordinates,
-    needed,
-    parallel_rows,
-    with_copies,
-    with_rows,
-)
+from bregopt.cvxpy.reductions import Copies, NeededRows, needed_rows, with_copies
 from bregopt.linalg import csr_of
 from bregopt.presolve.svec import recognize, without_round_off
 from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
@@ -411,21 +403,19 @@ def read_conic(conic: Conic, cache: dict[str, Any] | None = None) -> Iterator[Re
 
             yield Exponential(conic)
         return
-    parallel = parallel_rows(conic)
-    kept = needed(conic, parallel)
-    smaller, shared = with_rows(conic, kept), distribution(conic, parallel, kept)
-    smaller, turned = in_other_coordinates(smaller)
-    if turned is not None:
-        shared = turned if shared is None else sp.csr_array(shared @ turned)
-    copies = (None if conic.log_dets else with_copies(smaller)) or Copies(smaller, None, None)
     last: _Last | None = None if cache is None else cache.get(_LAST)
-    if last is None or not (last.conic.has_rows_of(smaller) and last.copied.has_rows_of(copies.conic)):
+    rows = needed_rows(conic, None if last is None else last.rows)
+    smaller, shared = rows.conic, rows.distribution
+    copies = (None if conic.log_dets else with_copies(smaller)) or Copies(smaller, None, None)
+    if last is not None and last.rows.conic.has_rows_of(smaller) and last.copied.has_rows_of(copies.conic):
+        last = last._replace(rows=rows)
+    else:
         (m, k), pivots = copies.conic.A.shape, pivots_of(copies.conic)
         boxes = np.count_nonzero(np.diff(smaller.A.indptr)[smaller.zero : smaller.linear] == 1)
         sizes = m - boxes + k - 2 * len(pivots.rows), len(smaller.c) + smaller.zero
-        last = _Last(smaller, copies.conic, pivots, sizes, {})
-        if cache is not None:
-            cache[_LAST] = last
+        last = _Last(rows, copies.conic, pivots, sizes, {})
+    if cache is not None:
+        cache[_LAST] = last
     dual_first = _INEQUALITY * last.sizes[1] <= len(smaller.b) - smaller.first_psd
     for dual in (False,) if conic.log_dets else (dual_first, not dual_first):
         if conic.log_dets or last.sizes[dual] <= _MUCH_LESS * min(last.sizes):
@@ -443,7 +433,7 @@ def _both(distribution: Any, copies: Copies) -> tuple[Any, Any]:
 class _Last(NamedTuple):
     """A program, with copies, too, the sizes of its readings, direct and dual, and those that were read."""
 
-    conic: Conic
+    rows: NeededRows
     copied: Conic
     pivots: Pivots
     sizes: tuple[int, int]

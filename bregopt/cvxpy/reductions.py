@@ -32,13 +32,10 @@ from bregopt.records import kept, replace
 __all__ = [
     "Coordinates",
     "Copies",
+    "NeededRows",
     "coordinates_of",
-    "distribution",
-    "in_other_coordinates",
-    "needed",
-    "parallel_rows",
+    "needed_rows",
     "with_copies",
-    "with_rows",
 ]
 
 _PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
@@ -99,38 +96,75 @@ def _leaders(conic: Conic, parallel: Parallel) -> IntArray:
     return first[np.ravel(of)]
 
 
-def needed(conic: Conic, parallel: Parallel) -> Mask:
-    """Return the mask of the rows without repeated rows and implied matrices.
+class NeededRows(NamedTuple):
+    """A program without repeated rows and implied matrices, in better coordinates of its cones.
 
     CVXPY bounds both of two mirrored entries, which are equal. Presolve finds the tightest of several bounds.
+
+    Parameters
+    ----------
+    given, conic : Conic
+        The whole program, and this one.
+    kept : boolean array
+        Marks the needed rows of `given`.
+    leaders : int array
+        For each of its parallel rows, the place of the first one that says the same.
+    back : csr_array, optional
+        It maps the right-hand sides of the needed rows to those of `conic`; None for the identity.
+    distribution : csr_array, optional
+        It maps the multipliers of `conic` to those of `given`; None for the identity.
     """
-    kept = _needed_matrices(conic)
-    if len(parallel.rows):
-        kept[parallel.rows[_leaders(conic, parallel) != np.arange(len(parallel.rows))]] = False
-    return kept
+
+    given: Conic
+    conic: Conic
+    kept: Mask
+    leaders: IntArray
+    back: Any
+    distribution: Any
+
+    def with_numbers_of(self, given: Conic) -> NeededRows:
+        """Return the same rows and coordinates of a program that differs in its numbers ``b`` and ``c``."""
+        b = given.b[self.kept]
+        conic = self.conic.with_numbers(b if self.back is None else self.back @ b, given.c)
+        return self._replace(given=given, conic=conic)
 
 
-def distribution(conic: Conic, parallel: Parallel, kept: Mask) -> Any:
+def needed_rows(conic: Conic, known: NeededRows | None = None) -> NeededRows:
+    """Return the program of the needed rows; a `known` one of the same ``A`` leaves what does not change."""
+    parallel = parallel_rows(conic)
+    leaders, kept = _leaders(conic, parallel), _needed_matrices(conic)
+    kept[parallel.rows[leaders != np.arange(len(leaders))]] = False
+    if known is not None and known.given.A is conic.A:
+        of_cones = slice(conic.linear, conic.first_psd)
+        before, now = (known.kept, known.leaders, known.given.b[of_cones]), (kept, leaders, conic.b[of_cones])
+        if all(map(np.array_equal, before, now)):
+            return known.with_numbers_of(conic)
+    smaller, turned, back = _in_other_coordinates(_with_rows(conic, kept))
+    shared = None if kept.all() else _distribution(parallel, leaders, kept)
+    if turned is not None:
+        shared = turned if shared is None else sp.csr_array(shared @ turned)
+    return NeededRows(conic, smaller, kept, leaders, back, shared)
+
+
+def _distribution(parallel: Parallel, leaders: IntArray, kept: Mask) -> Any:
     """Return the matrix that maps multipliers of the kept rows to multipliers of all rows.
 
     Rows that say the same, such as those of two mirrored entries, get equal parts.
 
     Returns
     -------
-    csr_array of shape (m, rows kept), or None for the identity
+    csr_array of shape (m, rows kept)
     """
-    if kept.all():
-        return None
     rows, _, size = parallel
-    leader, source, share = _leaders(conic, parallel), np.arange(len(kept)), np.ones(len(kept))
-    source[rows] = rows[leader]
-    share[rows] = size[leader] / (size * np.bincount(leader, minlength=len(rows))[leader])
+    source, share = np.arange(len(kept)), np.ones(len(kept))
+    source[rows] = rows[leaders]
+    share[rows] = size[leaders] / (size * np.bincount(leaders, minlength=len(rows))[leaders])
     own = np.flatnonzero(kept[source])
     place = np.cumsum(kept) - 1
     return sp.csr_array((share[own], (own, place[source[own]])), (len(kept), int(kept.sum())))
 
 
-def with_rows(conic: Conic, kept: Mask) -> Conic:
+def _with_rows(conic: Conic, kept: Mask) -> Conic:
     """Return the program of the kept rows; of each matrix all rows or none are kept."""
     if kept.all():
         return conic
@@ -287,14 +321,14 @@ def _boost(rows: Any, dimensions: IntArray) -> Any:
     return sp.csr_array(sp.eye_array(m) + change)
 
 
-def in_other_coordinates(conic: Conic) -> tuple[Conic, Any]:
-    """Return the program with better coordinates of its cones, and the map of their ``z`` to all rows.
+def _in_other_coordinates(conic: Conic) -> tuple[Conic, Any, Any]:
+    """Return the program with better coordinates of its cones, the map ``S`` to the old ``z``, and ``S'``.
 
     CVXPY's norm of a symmetric matrix of order 40 is a cone of 1,601 elements, of which 821 differ. The map
-    is a CSR matrix; None for the identity.
+    and ``S'`` are CSR matrices; None for the identity.
     """
     if not conic.soc:
-        return conic, None
+        return conic, None, None
     m, k, given = len(conic.b), len(conic.c), sum(conic.soc)
     slopes, constant = rows_at(conic.A, conic.linear + np.arange(given)), conic.b[conic.linear :][:given]
     row, place = np.arange(given).repeat(np.diff(slopes.indptr)), np.arange(given)
@@ -302,7 +336,7 @@ def in_other_coordinates(conic: Conic) -> tuple[Conic, Any]:
     own = csr_of(values, np.append(row, place), columns, (given, k + 1))
     found = coordinates_of(own, np.array(conic.soc, dtype=np.intp))
     if found is None:
-        return conic, None
+        return conic, None, None
     width = found.S.shape[1]
     before, after = np.arange(conic.linear), np.arange(conic.first_psd, m)
     row = np.arange(given).repeat(np.diff(found.S.indptr))
@@ -313,7 +347,7 @@ def in_other_coordinates(conic: Conic) -> tuple[Conic, Any]:
     back, soc = S.T.tocsr(), tuple(found.dimensions.tolist())
     A = back @ conic.A
     A.sort_indices()
-    return replace(conic, A=A, b=back @ conic.b, soc=soc), S
+    return replace(conic, A=A, b=back @ conic.b, soc=soc), S, back
 
 
 # --- Hermitian matrices -------------------------------------------------------------------------------------

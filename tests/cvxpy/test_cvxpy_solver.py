@@ -424,7 +424,9 @@ def test_an_infeasible_problem_says_who_names_the_constraints():
         assert reason.endswith("bo.from_cvxpy(problem).solve().conflict() names them.")
 
 
-@pytest.mark.parametrize("name", ["costs and bounds", "bounds alone", "coefficients", "repeated rows"])
+@pytest.mark.parametrize(
+    "name", ["costs and bounds", "bounds alone", "coefficients", "repeated rows", "elements of a cone"]
+)
 def test_other_parameters_have_the_answer_of_a_new_problem(name):
     def stated():
         X, u = cp.Variable((4, 4), PSD=True), cp.Variable(3)
@@ -434,6 +436,8 @@ def test_other_parameters_have_the_answer_of_a_new_problem(name):
             rows.append(cp.sum(cp.multiply(C, X)) <= 3)
         if name == "repeated rows":
             rows += [X[0, 1] <= d[0], 2 * X[0, 1] <= d[1]]
+        if name == "elements of a cone":
+            rows.append(cp.norm(cp.hstack([u[0] - d[0], u[0] - d[1] / 2, u[1]])) <= 3)
         return cp.Problem(cp.Minimize(cp.trace(C @ X) - cp.sum(u)), rows), C, d
 
     problem, C, d = stated()
@@ -441,6 +445,8 @@ def test_other_parameters_have_the_answer_of_a_new_problem(name):
         rng = np.random.default_rng(seed)
         C.value = definite(4, 0 if name == "bounds alone" else seed) - 2 * np.eye(4)
         d.value = 1 + rng.random(4)
+        if seed % 2:  # rows or elements are equal, and have been unequal
+            d.value = np.array([1.0, 2.0, 1.0, 1.0])
         solved(problem, solver=BREGOPT, warm_start=False)
         fresh, C_fresh, d_fresh = stated()
         C_fresh.value, d_fresh.value = C.value, d.value
