@@ -37,8 +37,8 @@ from bregopt import clock
 from bregopt.arrays import Array, IntArray, Mask, positive_number
 from bregopt.certify import Certificate, bracket
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
-from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.solve import Options
+from bregopt.chunks.sources import Checkpoint
 from bregopt.clock import CutShort, threads_for
 from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.executors import Crew

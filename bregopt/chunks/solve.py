@@ -19,7 +19,6 @@ import numpy as np
 from bregopt import clock
 from bregopt.arrays import Array, is_one_of, positive_number, symmetric_matrix
 from bregopt.certify import bracket
-from bregopt.chunks.checkpoint import Checkpoint
 from bregopt.chunks.chunk import (
     Chunk,
     ExecutorPasses,
@@ -29,7 +28,7 @@ from bregopt.chunks.chunk import (
     Point,
     release_buffers,
 )
-from bregopt.chunks.sources import source
+from bregopt.chunks.sources import Checkpoint, source
 from bregopt.chunks.working_set import Contradiction, Iterate, given_rows, rounds
 from bregopt.clock import CutShort
 from bregopt.divergences import DIVERGENCES, Divergence, divergence_named

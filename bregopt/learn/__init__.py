@@ -7,13 +7,6 @@ from bregopt.errors import require
 
 require("sklearn", "learn")
 
-from bregopt.learn.constraints import (  # noqa: E402
-    idealised_bounds,  # noqa: F401 - deprecated
-    idealized_bounds,
-    pairs_from_labels,
-    percentile_bounds,
-    triplets_from_labels,
-)
 from bregopt.learn.correlation import NearestCorrelation  # noqa: E402
 from bregopt.learn.graphical_lasso import (  # noqa: E402
     GraphicalLasso,
@@ -27,7 +20,14 @@ from bregopt.learn.metric import (  # noqa: E402
     SoftMarginMetricLearner,
     VonNeumannMetricLearner,
 )
-from bregopt.learn.pairs import PairDefiniteBoost  # noqa: E402
+from bregopt.learn.pairs import (  # noqa: E402
+    PairDefiniteBoost,
+    idealised_bounds,  # noqa: F401 - deprecated
+    idealized_bounds,
+    pairs_from_labels,
+    percentile_bounds,
+    triplets_from_labels,
+)
 
 __all__ = [
     "GraphicalLasso",

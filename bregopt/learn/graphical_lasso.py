@@ -34,7 +34,7 @@ from bregopt.display import Axes, plot_scores
 from bregopt.errors import DataWarning, warn_caller
 from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
-from bregopt.learn.constraints import generator
+from bregopt.learn.pairs import generator
 
 __all__ = ["GraphicalLasso", "GraphicalLassoCV", "StabilitySelection"]
 

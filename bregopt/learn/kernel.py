@@ -24,7 +24,7 @@ from bregopt.arrays import (
 from bregopt.clock import threads_for
 from bregopt.errors import did_you_mean
 from bregopt.learn.base import Drawn, Fitting, OfProblem, psd_root, softened, validated, warn_of_units
-from bregopt.learn.constraints import (
+from bregopt.learn.pairs import (
     distinct_classes,
     idealized_bounds,
     index_rows,

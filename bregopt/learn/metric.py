@@ -35,7 +35,7 @@ from bregopt.learn.base import (
     validated,
     warn_of_units,
 )
-from bregopt.learn.constraints import (
+from bregopt.learn.pairs import (
     distinct_classes,
     index_rows,
     pairs_from_labels,

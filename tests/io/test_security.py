@@ -20,7 +20,7 @@ from samples import first
 
 import bregopt as bo
 from bregopt import cli, files
-from bregopt.chunks.checkpoint import Checkpoint
+from bregopt.chunks.sources import Checkpoint
 from bregopt.program import Answer, StopReason
 from bregopt.rigorous.file import schema
 

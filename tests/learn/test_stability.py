@@ -214,7 +214,7 @@ class TestStability:
     def test_counts_are_those_of_the_halves(self):
         points = self.chain(80)
         found = StabilitySelection(0.3, n_pairs=2, random_state=5, standardize=False).fit(points)
-        from bregopt.learn.constraints import generator
+        from bregopt.learn.pairs import generator
 
         rng, counts = generator(5), np.zeros((8, 8), dtype=int)
         for _ in range(2):
