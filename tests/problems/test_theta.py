@@ -84,34 +84,32 @@ def test_weights_are_copies_of_vertices(seed):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_both_forms_have_the_same_value_and_a_feasible_matrix(weighted, monkeypatch):
+def test_a_dense_graph_has_the_value_of_the_dual_and_a_feasible_matrix(weighted):
     # Of its complement no vertex has all neighbors of another one, so that none is left out.
     graph = networkx.complement(networkx.random_regular_graph(3, 20, seed=1))
     rng = np.random.default_rng(0)
     q = np.sqrt(rng.uniform(1, 3, 20)) if weighted else np.ones(20)
     near = read_graph(graph).adjacency != 0
     i, j = np.nonzero(np.triu(near.toarray()))
-    one = theta._by_edges(near, q, False, {})
-    other = theta._by_other_pairs(near, q, {})
-    assert other.value == pytest.approx(one.value, rel=1e-5)
-    assert other.value <= one.dual_value * (1 + 1e-9)
-    assert one.value <= other.dual_value * (1 + 1e-6)
-    assert other.status == "optimal"
-    assert other.gap <= 1e-5
-    assert np.linalg.eigvalsh(other.X)[0] >= -1e-15
-    assert np.trace(other.X) == pytest.approx(1)
-    assert not other.X[i, j].any()
-    assert q @ other.X @ q == pytest.approx(other.value)
-    Z, _ = slack_of(graph, q**2, False, other)
-    assert np.linalg.eigvalsh(Z)[0] >= -1e-12 * other.value
-    monkeypatch.setattr(theta, "_by_edges", None)  # a dense graph takes the other one
-    assert bo.lovasz_theta(graph, q**2).value == pytest.approx(other.value, rel=1e-6)
+    a, b = np.nonzero(np.triu(near.toarray() == 0, 1))
+    Z, t = bo.PSD(20), bo.Variable()
+    rows = [bo.diag(Z) == t - q**2, Z[a, b] == -q[a] * q[b]]
+    dual = bo.Problem(bo.Minimize(t), rows).solve(tol=1e-8)
+    found = bo.lovasz_theta(graph, q**2, tol=1e-8)
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(dual.value, rel=1e-6)
+    assert dual.dual_value <= found.dual_value * (1 + 1e-9)
+    assert np.linalg.eigvalsh(found.X)[0] >= -1e-12
+    assert np.trace(found.X) == pytest.approx(1)
+    assert np.abs(found.X[i, j]).max() <= 1e-8
+    assert q @ found.X @ q == pytest.approx(found.value)
+    own, _ = slack_of(graph, q**2, False, found)
+    assert np.linalg.eigvalsh(own)[0] >= -1e-8 * found.value
 
 
-def test_a_dense_graph_with_many_other_pairs_has_rows_for_edges(monkeypatch):
+def test_a_dense_graph_with_many_other_pairs():
     graph = networkx.complete_multipartite_graph(*[22] * 4)
     graph.remove_edges_from([(0, 30), (1, 50)])  # 22 cliques cover it still
-    monkeypatch.setattr(theta, "_by_other_pairs", None)
     found = bo.lovasz_theta(graph)
     assert found.value <= 22 * (1 + 1e-6)
     assert found.dual_value == pytest.approx(22, rel=1e-5)

@@ -12,9 +12,7 @@ Hessian of the Lagrangian of ``||off(B - R R')||_F^2`` is, with ``q_i = ||r_i||^
 Conjugate gradients solve ``H D = -G`` to a residual that decreases with the gradient (Dembo and Steihaug
 1983). At an optimum the columns of ``R`` are, after a rotation, eigenvectors of ``off(B) + Diag(q)``, of the
 largest eigenvalues ``g_i``. For a direction orthogonal to ``R``, column i of ``H D`` is then
-``4 (g_i I - off(B) - Diag(q)) d_i``. Where the next eigenvalues are near ``g_i`` the equation is ill
-conditioned. The preconditioner therefore inverts this part on approximate leading eigenvectors: all of a
-small matrix, a few of a large one.
+``4 (g_i I - off(B) - Diag(q)) d_i``, and the preconditioner is the multiple of ``g_i``.
 """
 
 from __future__ import annotations
@@ -31,17 +29,16 @@ from bregopt.certify import Certificate, bracket
 from bregopt.clock import CutShort, checkpoint
 from bregopt.linalg import conjugate_gradients
 from bregopt.program import StopReason
-from bregopt.records import cached_property, dataclass
+from bregopt.records import dataclass
 from bregopt.routes.progress import reason
 
 __all__ = [
     "ROUND_OFF",
     "Descent",
-    "Leading",
     "Objective",
     "descend_in_balls",
     "distance",
-    "leading_eigenvectors",
+    "leading_part",
     "proven_certificate",
     "proven_fields",
     "top_squares",
@@ -61,7 +58,6 @@ _LEAST = 0.01  # of the preconditioner's eigenvalues, relative to the largest
 _NEAR = 1e-3  # share of a squared radius that a row may lack to count as at its radius, at most
 _SMALL = 20  # order for each eigenvector up to which all take no longer than Lanczos's method
 _ACCURATE = 1e-3  # relative residual of the eigenvectors
-_SPARE = 2  # further eigenvectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +179,7 @@ def top_squares(eigenvalues: Array, k: int, size: float) -> float:
     return float(top @ top) * (1 + k * EPS)
 
 
-def descend_in_balls(
-    B: Array, R: Array, radius: Array, leading: Leading, tol: float, max_iter: int
-) -> Descent:
+def descend_in_balls(B: Array, R: Array, radius: Array, tol: float, max_iter: int) -> Descent:
     """Minimize ``||off(B - R R')||_F^2`` from `R` to a local optimum, with rows no longer than their radius.
 
     Parameters
@@ -194,8 +188,6 @@ def descend_in_balls(
         Symmetric, with a zero diagonal.
     R : array of shape (n, k)
     radius : array of shape (n,)
-    leading : Leading
-        Eigenvectors of `B`, for the preconditioner.
     tol : float
         Largest relative residual.
     max_iter : int
@@ -215,7 +207,7 @@ def descend_in_balls(
     try:
         while residual > tol and len(values) <= max_iter:
             checkpoint()
-            newton = _newton_step(objective, at, leading, residual), _NEWTON_TRIALS
+            newton = _newton_step(objective, at, residual), _NEWTON_TRIALS
             new = _stepped(objective, at, (newton, (-unit * at.gradient, _GRADIENT_TRIALS)))
             if new is None:
                 stop = StopReason.STALLED
@@ -284,15 +276,13 @@ class _BallPoint:
         return active, np.where(active, -inward / square, 0.0)
 
 
-def _newton_step(objective: Objective, at: _BallPoint, leading: Leading, residual: float) -> Array:
+def _newton_step(objective: Objective, at: _BallPoint, residual: float) -> Array:
     """Return an approximate solution of Newton's equation; a direction of descent.
 
     Parameters
     ----------
     objective : Objective
     at : _BallPoint
-    leading : Leading
-        Eigenvectors of ``off(B)``.
     residual : float
         The relative residual of the optimality conditions.
     """
@@ -315,29 +305,10 @@ def _newton_step(objective: Objective, at: _BallPoint, leading: Leading, residua
         HD -= (2 * np.einsum("ij,ij->i", R, D))[:, None] * R
         return tangent(HD)
 
-    inverse = _preconditioner(R, g, at.q, leading)
+    inverse = 1 / np.maximum(g, max(_LEAST * float(g[-1]), TINY))
     forcing = min(_FORCING, np.sqrt(residual))
-    D = _solved(hessian, lambda D: tangent(inverse(D)), -tangent(at.gradient @ W) / 4, forcing)
+    D = _solved(hessian, lambda D: tangent(inverse * D), -tangent(at.gradient @ W) / 4, forcing)
     return np.asarray(D @ W.T)
-
-
-def _preconditioner(R: Array, g: Array, q: Array, leading: Leading) -> Callable[[Array], Array]:
-    """Return an approximate inverse of a quarter of the Hessian, which is positive definite.
-
-    Along a leading eigenvector ``u_j`` of ``off(B) + Diag(q)`` the quarter is ``g_i - theta_j`` outside the
-    range of ``R``, and ``g_i + theta_j`` inside of it. Along all others it is about ``g_i``.
-    """
-    least = max(_LEAST * float(g[-1]), TINY)
-    g = np.maximum(g, least)
-    U, theta = leading.U, leading.theta + leading.squares @ q
-    inside = np.square(U.T @ R / np.sqrt(g)).sum(axis=1)
-    curvature = np.maximum(g - ((1 - 2 * np.minimum(inside, 1.0)) * theta)[:, None], least)
-    outer, inner = 1 / g, 1 / curvature - 1 / g
-
-    def inverse(D: Array) -> Array:
-        return np.asarray(outer * D + U @ (inner * (U.T @ D)))
-
-    return inverse
 
 
 def _solved(
@@ -348,34 +319,14 @@ def _solved(
     return D if flat is None or D.any() else flat
 
 
-@dataclass(frozen=True, eq=False)
-class Leading:
-    """Approximate eigenvectors.
-
-    Parameters
-    ----------
-    U : array of shape (n, p)
-        With orthonormal columns.
-    theta : array of shape (p,)
-        Their Rayleigh quotients, ascending.
-    """
-
-    U: Array
-    theta: Array
-
-    @cached_property
-    def squares(self) -> Array:
-        """The squared entries of ``U``, transposed."""
-        return np.ascontiguousarray((self.U**2).T)
-
-
-def leading_eigenvectors(B: Array, k: int) -> Leading:
-    """Return the `k` leading eigenvectors, and two more, by Lanczos's method; all of a small matrix."""
+def leading_part(B: Array, k: int) -> Array:
+    """Return the ``R`` of `k` columns with ``R R'`` nearest to `B`, approximately for a large matrix."""
     n = len(B)
-    if n > _SMALL * (k + _SPARE):
+    theta, U = np.zeros(0), B
+    if n > _SMALL * k:
         start = np.random.default_rng(0).normal(size=n)
         with suppress(ArpackError):  # of a matrix that has few different eigenvalues
-            theta, U = eigsh(B, k=k + _SPARE, which="LA", v0=start, tol=_ACCURATE)
-            return Leading(U, theta)
-    theta, U = np.linalg.eigh(B)
-    return Leading(U, theta)
+            theta, U = eigsh(B, k=k, which="LA", v0=start, tol=_ACCURATE)
+    if not len(theta):
+        theta, U = np.linalg.eigh(B)
+    return np.asarray(U[:, -k:] * np.sqrt(np.maximum(theta[-k:], 0.0)))

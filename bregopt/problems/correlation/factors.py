@@ -54,10 +54,9 @@ from bregopt.problems.arguments import row_weights
 from bregopt.problems.correlation.factor_descent import (
     ROUND_OFF,
     Descent,
-    Leading,
     descend_in_balls,
     distance,
-    leading_eigenvectors,
+    leading_part,
     proven_fields,
     top_squares,
 )
@@ -390,16 +389,14 @@ def _solved(
     B *= s[:, None]
     B *= s
     unit, constant = float(np.vdot(B, B)), float(diagonal @ diagonal)
-    leading = leading_eigenvectors(B, k)
-    first = leading.U[:, -k:] * np.sqrt(np.maximum(leading.theta[-k:], 0.0))
-    leading = Leading(leading.U, leading.theta - leading.squares @ B.diagonal())
+    first = leading_part(B, k)
     np.fill_diagonal(B, 0.0)
     radius = s * np.sqrt(1 - t)
     rng = np.random.default_rng(settings.seed)
     best: Descent | None = None
     for start in range(starts):
         R = first if start == 0 else radius[:, None] * rng.normal(size=first.shape) / np.sqrt(2 * k)
-        found = descend_in_balls(B, R, radius, leading, settings.tol, settings.max_iter or _MAX_ITER)
+        found = descend_in_balls(B, R, radius, settings.tol, settings.max_iter or _MAX_ITER)
         if best is None or min(found.values) < min(best.values):
             best = found
         if clock.remaining() <= 0:

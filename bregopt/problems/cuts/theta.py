@@ -2,9 +2,10 @@
 
 With weights ``w >= 0`` of the vertices, and ``q`` their roots, theta is the largest ``q'X q`` over psd ``X``
 of trace one with ``X_ij = 0`` on edges, and the least ``t`` with ``Z = t I - Y - qq'`` psd and ``Y`` of edges
-alone (Lovász 1979; Grötschel, Lovász, Schrijver 1988). The first has a row for each edge, the second one for
-each other pair. An independent set ``S`` is the matrix ``zz'`` with ``z = q_S / |q_S|``, of value ``w(S)``.
-So theta is at least that, and at most the sum of the largest weights of cliques that cover the graph.
+alone (Lovász 1979; Grötschel, Lovász, Schrijver 1988). The first has a row for each edge, and its dual, which
+`path` takes of dense graphs, one for each other pair. An independent set ``S`` is the matrix ``zz'`` with
+``z = q_S / |q_S|``, of value ``w(S)``. So theta is at least that, and at most the sum of the largest weights
+of cliques that cover the graph.
 
 With ``X >= 0`` the value is Schrijver's, closer to independent sets; with ``X_ij <= 0`` on edges it is
 Szegedy's, closer to covers. Both are on the same sides of them.
@@ -50,11 +51,11 @@ from bregopt.certify import Certificate
 from bregopt.errors import ConvergenceWarning
 from bregopt.io.graphs import Graph, GraphLike, read_graph
 from bregopt.linalg import columns_at, rows_at
-from bregopt.modeling.atoms import diag, quad_form, trace
+from bregopt.modeling.atoms import quad_form, trace
 from bregopt.modeling.constraints import Constraint
-from bregopt.modeling.convex.expression import Maximize, Minimize
+from bregopt.modeling.convex.expression import Maximize
 from bregopt.modeling.problem import Problem
-from bregopt.modeling.variables import PSD, Variable
+from bregopt.modeling.variables import PSD
 from bregopt.program import StopReason
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, field_names, replace
@@ -68,10 +69,6 @@ __all__ = ["ThetaNumber", "WithoutDominated", "lovasz_theta"]
 
 _SCHRIJVER = (True, "schrijver")  # values of `plus`
 
-# Edges, relative to the rows for other pairs and vertices, from which these rows are taken, and most of them
-# for each vertex: `path` takes them, and `lagrangian` rows for edges. 300 vertices take 6.5 and 6.9 CPU
-# seconds with 9 rows a vertex, 23 and 5 with 16; 80 vertices with 9 take 0.9 and more than 15.
-_DENSE, _MOST_ROWS = 2, 10
 _LARGEST_DENSE = 1_500  # order of matrices with all their entries
 _LARGEST_REPAIRED = 2_500  # order of an X that is made feasible, which takes two decompositions
 # Orders for which `lowrank` is tried first, and edges a vertex for which it is. Random graphs of 1,000
@@ -239,12 +236,8 @@ def _other_pairs(near: Any) -> tuple[IntArray, IntArray]:
 
 
 def _by_cost(near: Any, q: Array, plus: Any, options: Mapping[str, Any]) -> Solution:
-    """Return the answer of the form that costs less, with a feasible ``X`` after a limit."""
+    """Return the answer of the route that costs less, with a feasible ``X`` after a limit."""
     n, m = len(q), near.nnz // 2
-    others = n * (n + 1) // 2 - m
-    dense = _DENSE * others < m and others <= _MOST_ROWS * n and n <= _LARGEST_DENSE
-    if dense and not plus and "solver" not in options:
-        return _by_other_pairs(near, q, options)
     if plus or n > _LARGEST_REPAIRED:
         return _by_edges(near, q, plus, options)
     tol, best = options.get("tol", Settings.tol), None
@@ -321,37 +314,6 @@ def _by_edges(
         a, b = _other_pairs(near)
         rows += [X[a, b] >= 0] if len(a) else []
     return Problem(Maximize(quad_form(q, X)), rows).solve(**options, warm_start=start or False)
-
-
-def _by_other_pairs(near: Any, q: Array, options: Mapping[str, Any]) -> Solution:
-    """Return the answer of the form with a row for each pair without an edge, with both bounds of theta.
-
-    Its matrix ``X`` is psd by a shift of its multipliers, and ``t`` is large enough by one of ``Z``.
-    """
-    n, (a, b) = len(q), _other_pairs(near)
-    Z, t = PSD(n, name="Z"), Variable(name="t")
-    rows = [diag(Z) == t - q**2, *([Z[a, b] == -q[a] * q[b]] if len(a) else [])]
-    answer = Problem(Minimize(t), rows).solve(**options)
-    if answer.X is None or answer.duals is None:
-        return answer
-    S = np.array(answer.X)
-    S[a, b] = S[b, a] = -q[a] * q[b]
-    np.fill_diagonal(S, answer.u["t"] - q**2)
-    values = np.linalg.eigvalsh(S)
-    bound = float(answer.u["t"]) + max(-float(values[0]), 0.0) + n * EPS * float(np.abs(values).max())
-    X = np.diag(np.asarray(answer.duals[0], dtype=float))
-    if len(a):
-        X[a, b] = X[b, a] = np.asarray(answer.duals[1]) / 2
-    X += max(-float(np.linalg.eigvalsh(X)[0]), 0.0) * np.eye(n)
-    if not X.trace() > 0:  # there are no multipliers yet
-        X = np.eye(n)
-    X /= X.trace()
-    value = float(q @ X @ q)
-    gap = abs(bound - value) / max(abs(bound), abs(value))
-    duals = _duals_of(near, sp.csr_array(S + np.outer(q, q)), bound, False)
-    return replace(
-        answer, X=X, value=value, dual_value=bound, gap=gap, primal_residual=0.0, duals=duals, u={}
-    )
 
 
 def _feasible(answer: Solution, near: Any, q: Array, tol: float) -> Solution:

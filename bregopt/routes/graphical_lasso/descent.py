@@ -40,7 +40,6 @@ from bregopt.routes.graphical_lasso.problem import (
 
 __all__ = ["DenseFace", "Descent", "Face", "NewtonModel", "SparseFace", "face_of"]
 
-_BLOCK = 2**16  # numbers that are gathered at once, so that they stay in the cache
 # Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
 _GRADIENT_STEPS = 4
 # Least ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time is
@@ -68,9 +67,6 @@ SINGLE_ORDER = 40
 _SPARSE_ORDER = 80
 # Largest density of such a face.
 _SPARSE_DENSITY = 0.25
-# Largest density of a face whose entries of ``W D W`` are computed one by one: at orders from 200 to
-# 1,000 they then take less time than the dense product.
-_GATHERED_DENSITY = 0.12
 
 
 class Descent:
@@ -329,11 +325,8 @@ def _shrunk(a: Any, reach: Any) -> Any:
 def face_of(mask: Mask, kind: Any) -> Face:
     """Return the space of matrices that are zero outside a symmetric mask, with numbers of type `kind`."""
     n = len(mask)
-    if n >= _SPARSE_ORDER:
-        density = np.count_nonzero(mask) / n**2
-        if density < _SPARSE_DENSITY:
-            return SparseFace(mask, kind, bool(density < _GATHERED_DENSITY))
-    return DenseFace(mask, kind)
+    sparse = n >= _SPARSE_ORDER and np.count_nonzero(mask) < _SPARSE_DENSITY * n**2
+    return SparseFace(mask, kind) if sparse else DenseFace(mask, kind)
 
 
 class DenseFace:
@@ -379,21 +372,17 @@ class SparseFace:
     mask : array of bool, shape (n, n)
         Symmetric.
     kind : dtype
-    gathered : bool
-        Whether the entries of ``M D M`` are computed one by one.
     """
 
-    def __init__(self, mask: Mask, kind: Any, gathered: bool) -> None:
+    def __init__(self, mask: Mask, kind: Any) -> None:
         n = len(mask)
         entries = np.flatnonzero(mask)
         rows, columns = np.divmod(entries, n)
         upper = rows <= columns
-        self._rows, self._columns = rows[upper], columns[upper]
-        self._above, self._below = entries[upper], self._columns * n + self._rows
-        self._twice = np.where(self._rows == self._columns, kind(1), kind(2))
-        self._gathered = gathered
+        self._above, self._below = entries[upper], columns[upper] * n + rows[upper]
+        self._twice = np.where(rows[upper] == columns[upper], kind(1), kind(2))
         number = np.empty(n * n, np.intp)
-        number[self._above] = number[self._below] = np.arange(len(self._rows))
+        number[self._above] = number[self._below] = np.arange(len(self._above))
         self._number = number.take(entries)  # of each entry of the matrix, among those of the vector
         starts = np.searchsorted(rows, np.arange(n + 1))
         self._matrix = sp.csr_array((np.zeros(len(rows), kind), columns, starts), mask.shape)
@@ -416,15 +405,7 @@ class SparseFace:
     def congruence(self, M: Array, d: Array) -> Any:
         """Return the element that has the given entries of ``M D M``, for a symmetric `M`."""
         self._matrix.data = d.take(self._number)
-        product = self._matrix @ M
-        if not self._gathered:
-            return self.part(M @ product)
-        rows_of = np.ascontiguousarray(product.T)
-        q, size = np.empty(len(d), M.dtype), max(_BLOCK // len(M), 1)
-        for a in range(0, len(d), size):
-            rows, columns = self._rows[a : a + size], self._columns[a : a + size]
-            np.einsum("kn,kn->k", M.take(rows, axis=0), rows_of.take(columns, axis=0), out=q[a : a + size])
-        return q
+        return self.part(M @ (self._matrix @ M))
 
 
 Face = DenseFace | SparseFace
