@@ -55,8 +55,10 @@ class Known:
     [
         *((weights, 12, range(1), 0.1) for weights in WEIGHTS),
         *(pytest.param(weights, 12, range(1, 3), 0.1, marks=pytest.mark.slow) for weights in WEIGHTS),
-        ("a decade", 3, range(10), 0.9),
-        ("six decades", 3, range(9), 0.99),
+        ("a decade", 3, (4, 5, 9), 0.9),
+        ("six decades", 3, (0, 6, 8), 0.99),
+        pytest.param("a decade", 3, range(10), 0.9, marks=pytest.mark.slow),
+        pytest.param("six decades", 3, range(9), 0.99, marks=pytest.mark.slow),
         ("no weight", 4, (10, 15, 26), 0.7),
     ],
 )

@@ -131,7 +131,7 @@ def test_relaxations_end_where_their_multipliers_prove_the_cut(n):
 @pytest.mark.parametrize("bound", ["sdp", "triangles"])
 def test_a_definite_slack_counts_in_the_proof(bound):
     """Two dense parts, two edges between them: at the first steps ``C - A*(y)`` is far from singular."""
-    rng, n = np.random.default_rng(0), 250
+    rng, n = np.random.default_rng(0), 202
     W = np.triu(rng.random((n, n)) < 0.5, 1) * np.kron(np.eye(2), np.ones((n // 2, n // 2)))
     W[0, n - 1] = W[3, n - 4] = 1
     found = bo.min_balanced_cut(W + W.T, bound=bound)
@@ -255,11 +255,10 @@ def test_the_strongest_cut_is_compared_exactly():
     assert strongest(parts[:2], W, largest=False) == 0
 
 
-@pytest.mark.parametrize("seed", first(1, range(6)))
-def test_a_bound_never_makes_a_cut_worse(seed):
+@pytest.mark.parametrize(("seed", "side"), first(1, [(0, 4), *((seed, 6) for seed in range(6))]))
+def test_a_bound_never_makes_a_cut_worse(seed, side):
     """On weighted tori, where the relaxation proves nothing and its roundings mislead a search."""
     rng = np.random.default_rng(seed)
-    side = 6
     at = np.arange(side * side).reshape(side, side)
     ends = np.array([[at, np.roll(at, 1, axis)] for axis in (0, 1)]).transpose(0, 2, 3, 1).reshape(-1, 2)
     weights = rng.integers(-100_000, 100_000, len(ends)).astype(float)

@@ -254,7 +254,7 @@ def large_graph(n=3_000):
 
 @pytest.mark.parametrize("solve", [bo.min_balanced_cut, bo.max_cut, lambda *a, **o: bo.partition(*a, 4, **o)])
 def test_the_same_seed_finds_the_same_partition(solve):
-    edges = large_graph(50)
+    edges = large_graph(30)
     first, again = (solve(edges, seed=7, bound=False) for _ in range(2))
     assert first.assignments == again.assignments
     assert solve(edges, seed=None, bound=False).cut > 0

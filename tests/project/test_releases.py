@@ -19,9 +19,9 @@ html_context = {"releases": os.environ.get("BREGOPT_DOCS_RELEASES", "").split()}
 html_sidebars = {"**": ["sidebar/brand.html", "sidebar/releases.html"]}
 """
 
-pytest.importorskip("furo", reason="needs the extra docs")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("furo") is None, reason="needs the extra docs"),
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
 ]
 

@@ -55,9 +55,10 @@ def matrices(X):
 PAIRS = [
     pytest.param(name, route, options, id="-".join([name, route, *options.values()]))
     for name, make in problem_library.CASES.items()
+    for problem in [make().problem]
     for route in ROUTES
     for options in METHODS[route]
-    if takes(make().problem, route, **options)
+    if takes(problem, route, **options)
 ]
 
 
