@@ -18,14 +18,10 @@ from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
-import peers
 import pytest
 from hypothesis.internal.conjecture import providers
 
-from bregopt import clock
-from bregopt.divergences import DIVERGENCES
-from bregopt.presolve import REQUESTED, UNIVERSAL
-from bregopt.routes import registry
+# The process that hands out the tests of `pytest -n` needs neither the package nor CVXPY: they come later.
 
 pytest.register_assert_rewrite("page_tables")  # so that a failure shows the lines that differ
 
@@ -52,7 +48,9 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-seed", None) is not None:
         hypothesis.settings.load_profile("seeded")
-    if peers.LOOSE != 1:
+    if "BREGOPT_TEST_PEER_LOOSE" in os.environ:
+        import peers
+
         peers.loosen(peers.LOOSE)
     gc.set_threshold(20_000)  # by default it looks for garbage 30 times as often, a fortieth of the CPU time
 
@@ -70,6 +68,8 @@ def rng():
 @pytest.fixture
 def ticking(monkeypatch):
     """Let each reading of the clock take a second: a limit ends a solve at the same step on all machines."""
+    from bregopt import clock
+
     looks = itertools.count()
     monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
     monkeypatch.setattr(clock, "_measured", lambda: 0.0)
@@ -78,6 +78,10 @@ def ticking(monkeypatch):
 @pytest.fixture
 def plug_ins():
     """Remove after a test the plug-ins that it registers."""
+    from bregopt.divergences import DIVERGENCES
+    from bregopt.presolve import REQUESTED, UNIVERSAL
+    from bregopt.routes import registry
+
     registries = (registry._registered, DIVERGENCES, UNIVERSAL, REQUESTED)
     before = [dict(held) for held in registries]
     yield
