@@ -618,7 +618,7 @@ def inequalities(seed, rows=1.0, bounds=1.0, costs=1.0):
 @pytest.mark.parametrize(
     ("seeds", "options"),
     turns(
-        [range(4), pytest.param(range(4, 10), marks=pytest.mark.slow)],
+        [range(2), pytest.param(range(2, 10), marks=pytest.mark.slow)],
         [{"method": "bregopt", "solver": "path"}, {"solver": "BREGOPT"}],
     ),
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import truth
 from families.no_interior import ill_posed_cases
-from samples import turns
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.presolve.revealed_faces import revealed_faces
@@ -155,9 +155,10 @@ def test_a_value_that_round_off_could_change_is_not_claimed():
 
 
 @pytest.mark.parametrize("family", ["dual not attained", "duality gap"])
-def test_examples_without_a_dual_optimum(family):
+@pytest.mark.parametrize("count", first(1, [2, 6]))
+def test_examples_without_a_dual_optimum(count, family):
     """Most are solved to the tolerance; all claims are true."""
-    cases = [c for c in ill_posed_cases(np.random.default_rng(5), 6) if c.family == family]
+    cases = [c for c in ill_posed_cases(np.random.default_rng(5), count) if c.family == family]
     near = 0
     for case in cases:
         solution = solve(case.make(), tol=1e-6)

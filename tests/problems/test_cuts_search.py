@@ -253,13 +253,14 @@ def large_graph(n=3_000):
 
 
 @pytest.mark.parametrize("solve", [bo.min_balanced_cut, bo.max_cut, lambda *a, **o: bo.partition(*a, 4, **o)])
-def test_the_same_seed_finds_the_same_partition(solve):
-    edges = large_graph(30)
-    first, again = (solve(edges, seed=7, bound=False) for _ in range(2))
-    assert first.assignments == again.assignments
-    assert solve(edges, seed=None, bound=False).cut > 0
+@pytest.mark.parametrize("rounds", first(1, [3, None]))
+def test_the_same_seed_finds_the_same_partition(rounds, solve):
+    edges, options = large_graph(50), {"bound": False, "rounds": rounds}
+    found, again = (solve(edges, seed=7, **options) for _ in range(2))
+    assert found.assignments == again.assignments
+    assert solve(edges, seed=None, **options).cut > 0
     rng = np.random.default_rng(7)
-    assert solve(edges, seed=rng, bound=False).assignments == first.assignments
+    assert solve(edges, seed=rng, **options).assignments == found.assignments
 
 
 @examples(7)

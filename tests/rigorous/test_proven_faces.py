@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from samples import first
+from samples import first, turns
 
 import bregopt as bo
 import bregopt_check as check
@@ -168,8 +168,8 @@ def test_implied_rows_are_those_that_raise_no_rank(seed):
 C = np.array([[0.0, 3.0, 1.0], [3.0, 1.0, -2.0], [1.0, -2.0, 2.0]])
 
 
-def problems(divergence):
-    """Yield problems with rows that others imply, and the same without these."""
+def with_implied_rows(divergence, number):
+    """Return a problem with rows that others imply, and the same without these."""
     X, u, v = bo.PSD(3), bo.Variable(name="u"), bo.Variable(name="v")
     rows = [bo.trace(X) == 1, X[0, 1] + u == 0.1, u - v == 0.5, u <= 1, v >= -4]
     more = [
@@ -179,32 +179,29 @@ def problems(divergence):
         [bo.trace(X) + u - v == 1.5],
     ]
     cost = bo.inner(C, X) if divergence is None else divergence(X)
-    for implied in more:
-        yield bo.Problem(bo.Minimize(cost + v), rows + implied), bo.Problem(bo.Minimize(cost + v), rows)
+    return [bo.Problem(bo.Minimize(cost + v), own) for own in (rows + more[number], rows)]
 
 
-@pytest.mark.parametrize(
-    "divergence",
-    [
-        None,
-        lambda X: bo.frobenius_div(X, C),
-        lambda X: bo.logdet_div(X, np.eye(3)),
-        lambda X: bo.inner(C, X) - bo.von_neumann_entr(X),
-    ],
-    ids=["linear", "frobenius", "logdet", "entropy"],
-)
-def test_rows_that_others_imply_leave_both_bounds(divergence, tmp_path):
-    if divergence is not None:
+COSTS = {
+    "linear": None,
+    "frobenius": lambda X: bo.frobenius_div(X, C),
+    "logdet": lambda X: bo.logdet_div(X, np.eye(3)),
+    "entropy": lambda X: bo.inner(C, X) - bo.von_neumann_entr(X),
+}
+
+
+@pytest.mark.parametrize(("cost", "number"), turns(COSTS, range(4)))
+def test_rows_that_others_imply_leave_both_bounds(cost, number, tmp_path):
+    if cost != "linear":
         pytest.importorskip("flint")
     path = tmp_path / "bounds.npz"
-    for problem, without in problems(divergence):
-        found, other = problem.solve(tol=1e-8).verify(), without.solve(tol=1e-8).verify()
-        assert max(found.lower, other.lower) <= min(found.upper, other.upper)
-        assert found.relative_width <= 1e-6
-        found.certificate.save(path)
-        BoundCertificate.load(path).check()
-        assert found.certificate.claims[1] < np.inf
-        assert check.main([path]) == 0
+    found, other = (problem.solve(tol=1e-8).verify() for problem in with_implied_rows(COSTS[cost], number))
+    assert max(found.lower, other.lower) <= min(found.upper, other.upper)
+    assert found.relative_width <= 1e-6
+    found.certificate.save(path)
+    BoundCertificate.load(path).check()
+    assert found.certificate.claims[1] < np.inf
+    assert check.main([path]) == 0
 
 
 @pytest.mark.parametrize("face", [False, True])

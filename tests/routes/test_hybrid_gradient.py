@@ -5,7 +5,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, first
 from test_psdboost import comparisons, margin_by_clarabel, margin_problem
 
 import bregopt as bo
@@ -183,9 +183,10 @@ def test_features_in_two_units_need_no_interior_point(monkeypatch, large):
     assert abs(sol.value - finer.value) <= sol.error + finer.error
 
 
-def test_rows_far_from_their_ends_keep_their_multipliers():
-    far, near = comparisons(2_000, 12, 3)
-    program = margin_problem(far, near, 10 / 2_000).program()
+@pytest.mark.parametrize("R", first(1, [500, 2_000]))
+def test_rows_far_from_their_ends_keep_their_multipliers(R):
+    far, near = comparisons(R, 12, 3)
+    program = margin_problem(far, near, 10 / R).program()
     method = started(program, generation._uniform(program))
     for _ in range(30):
         before, rows = method.y, method._rows

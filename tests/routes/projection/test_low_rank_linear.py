@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from samples import turns
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.divergences import LogDet, LogDetPoint
@@ -191,8 +191,8 @@ def numpy_cycles(V, lo, hi, cycles):
     return M
 
 
-def test_cyclic_is_the_algorithm_of_the_paper(rng):
-    n, r = 40, 4
+@pytest.mark.parametrize(("n", "r"), first(1, [(16, 3), (40, 4)]))
+def test_cyclic_is_the_algorithm_of_the_paper(n, r, rng):
     V = rng.normal(size=(n, r))
     target = np.einsum("ki,ki->k", V, V) * rng.uniform(0.7, 1.4, n)
     kind = rng.integers(0, 3, n)
