@@ -85,9 +85,23 @@ def k_means(m: Any, n: int = 100) -> Any:
 
 @problem
 def quadratic_assignment(m: Any, n: int = 7) -> Any:
-    """Povh and Rendl 2009: facilities, flows of integers, distances in the plane."""
+    """Facilities at random places, flows of integers; the least permutation attains the bound."""
     rng = np.random.default_rng(1)
     flow, at = rng.integers(0, 6, (n, n)), rng.integers(0, 6, (n, 2))
+    return _assignment(m, flow, at)
+
+
+@problem
+def assignment_on_a_grid(m: Any, rows: int = 3, columns: int = 3) -> Any:
+    """Facilities on a grid; no permutation attains the bound."""
+    at = np.stack(np.meshgrid(np.arange(rows), np.arange(columns)), axis=-1).reshape(-1, 2)
+    n = len(at)
+    return _assignment(m, np.random.default_rng(1).integers(0, 6, (n, n)), at)
+
+
+def _assignment(m: Any, flow: Any, at: Any) -> Any:
+    """Povh and Rendl 2009: distances in the plane, the upper triangle of flows."""
+    n = len(at)
     distance = np.abs(at[:, None] - at[None]).sum(axis=2)
     Y, eye = m.PSD(n * n), np.eye(n)
     rows = [sum(Y[i * n : (i + 1) * n, i * n : (i + 1) * n] for i in range(n)) == eye]

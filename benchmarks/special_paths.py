@@ -1081,6 +1081,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             ),
         ),
         (
+            *("faces at points inside bounds", "routes.augmented_lagrangian.route:_integer_face"),
+            answering("routes.augmented_lagrangian.route._integer_face", None),
+            "a quadratic assignment on a grid of nine",
+            solving(relaxations.assignment_on_a_grid, bo, solver="lagrangian"),
+        ),
+        (
             *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),
             replaced("routes.augmented_lagrangian.route._PATH_FLOPS", 0.0),
             *("an optimum that is not attained", solving(not_attained, solver="lagrangian")),

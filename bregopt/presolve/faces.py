@@ -200,9 +200,9 @@ class OnFaces(Reduced):
         S, size = R.T @ Z @ R, float(np.linalg.norm(Z))
         if np.linalg.norm(corner) > FACE_NOISE * size:
             # At an answer Z is nearly singular on the face: an exactly psd matrix would need a huge multiple.
-            # A Farkas vector may have a negative eigenvalue that bounds on the trace of X make up for.
+            # It may have a negative eigenvalue that bounds on the trace of X make up for.
             on_face = after.compress(Z)
-            short = 0.0 if costs or noise == 0 else max(-float(np.linalg.eigvalsh(on_face)[0]), 0.0)
+            short = 0.0 if noise == 0 else max(-float(np.linalg.eigvalsh(on_face)[0]), 0.0)
             on_face = on_face + (noise * size + (1 + _MULTIPLE_MARGIN) * short) * np.eye(after.order)
             try:
                 S = S - corner.T @ scipy.linalg.cho_solve(scipy.linalg.cho_factor(on_face), corner)
@@ -421,9 +421,11 @@ class OnRevealedFaces(OnFaces):
     def _turns(self) -> tuple[Array, Array]:
         """Orthonormal ``V'A*(w)U`` of combinations of relations, as rows, and these ``w``, as columns."""
         unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
-        P, s, Q = np.linalg.svd(self._corners(unit.T), full_matrices=False)
-        turning = s > _TURN_RANK  # the corner of F is zero, up to round-off
-        return P[:, turning].T, unit @ (Q[turning].T / s[turning])
+        corners = self._corners(unit.T)
+        squares, P = np.linalg.eigh(corners @ corners.T)
+        turning = squares > _TURN_RANK**2  # the corner of F is zero, up to round-off
+        P = P[:, turning]
+        return P.T, unit @ ((corners.T @ P) / squares[turning])
 
     def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
         """Return the certificate on the faces, with an error for the round-off of the exposures.

@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
@@ -77,8 +78,8 @@ _LEAST_EXPOSED = 1e-4
 _LEAST_RATIO = 10.0
 # Eigenvalues, relative to the largest, that are round-off.
 _ZERO = 1e-13
-# Distance of T from integers at which it is not rounded.
-_FAR = 0.35
+# Distance of T from integers at which it is not rounded, and at which no other rows are tried.
+_FAR, _ROUNDED = 0.35, 1e-6
 # Dimensions of S above which it is not sought: the search costs less than a step.
 _LARGEST_UNKNOWNS = 600
 # Eigenvalues of the equations of S, relative to the coefficients of S, that count as zero.
@@ -359,20 +360,25 @@ class OnIntegerFace(OnRevealedFaces):
     margin = 0.1  # violations of implied rows are sums of many
 
 
-def integer_face(program: Program, X: Sequence[Array], optimum: bool = False) -> OnIntegerFace | None:
+def integer_face(
+    program: Program, X: Sequence[Array], optimum: bool = False, sparse: bool = False
+) -> OnIntegerFace | None:
     """Return the program on the face of integers that an iterate shows, None where it shows none.
 
     An `optimum` of low rank has a larger null space, and several gaps: each is tried, and of its null space
-    the part that rows imply.
+    the part that rows imply. A method for `sparse` rows keeps those that others imply on the face.
     """
-    found = _on_face_of(program, tuple(_integer_null_space(np.asarray(X_b)) for X_b in X), optimum)
+    directions = tuple(_integer_null_space(np.asarray(X_b)) for X_b in X)
+    found = _on_face_of(program, directions, optimum, sparse)
     for d in range(len(X[0]) - 2, 0, -1) if optimum and len(X) == 1 else ():
         if found is None:
             found = _on_face_of(program, (_integer_null_space(np.asarray(X[0]), d),), optimum)
     return found
 
 
-def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) -> OnIntegerFace | None:
+def _on_face_of(
+    program: Program, directions: tuple[Array, ...], optimum: bool, sparse: bool = False
+) -> OnIntegerFace | None:
     unknowns = sum(T.shape[1] * (T.shape[1] + 1) // 2 for T in directions)
     if not 0 < unknowns <= _LARGEST_UNKNOWNS:
         return None
@@ -392,7 +398,8 @@ def _on_face_of(program: Program, directions: tuple[Array, ...], optimum: bool) 
     )
     on_face = on_faces(program, exposures, kept)
     entries = program.m * sum(face.order**2 for face in on_face.program.faces)
-    if dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED:
+    few = dependent or not program.bounds.equal.all() or entries <= _LARGEST_RESTRICTED
+    if few and not sparse:
         determining = _determining(data, on.data)
         if determining is None:
             return None
@@ -422,13 +429,22 @@ def _integer_null_space(X: Array, dimension: int = 0) -> Array:
 
 
 def _integer_basis(W: Array, apart: int) -> Array:
-    """Return ``T`` with the range of `W`, whose identity is not in the row `apart`; no columns for none."""
+    """Return ``T`` with the range of `W`, whose identity is not in the row `apart`; no columns for none.
+
+    The rows of the identity are the best conditioned ones, or the first ones where these give integers: the
+    sums of a table's rows and columns are halves of some entries, but integers of its first row and column.
+    """
     n, d = W.shape
     others = np.delete(np.arange(n), apart)
-    J = np.sort(others[scipy.linalg.qr(W[others].T, mode="r", pivoting=True)[1][:d]])
-    T = np.linalg.solve(W[J].T, W.T).T
-    near: Array = np.rint(T)
-    return near if np.abs(T - near).max(initial=0.0) <= _FAR else np.zeros((n, 0))
+    own = W[others]
+    nearest, least = np.zeros((n, 0)), _FAR
+    for J in (scipy.linalg.qr(own.T, mode="r", pivoting=True)[1][:d], _pivots(own @ own.T).nonzero()[0]):
+        if len(J) == d and least > _ROUNDED:
+            T = np.linalg.solve(own[np.sort(J)].T, W.T).T
+            far = float(np.abs(T - np.rint(T)).max(initial=0.0))
+            if far <= least:
+                nearest, least = np.rint(T), far
+    return nearest
 
 
 def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
@@ -462,6 +478,17 @@ def _determining(data: Data, on: Data) -> IntArray | None:
     return np.union1d(rows[few], np.flatnonzero(~equal & ~vanishing))
 
 
+def _independent_rows(A: sp.csr_array) -> IntArray:
+    """Return rows of which none is implied by others. Each row of one entry removes it from the others."""
+    terms = np.diff(A.indptr)
+    alone = np.flatnonzero(terms == 1)
+    fixed, first = np.unique(A.indices[A.indptr[alone]], return_index=True)
+    others = np.flatnonzero(terms > 1)
+    left = sp.csc_array(A[others])[:, np.setdiff1d(np.arange(A.shape[1]), fixed)].toarray()
+    own, _ = _independent(left, terms[others], np.zeros(len(others)))
+    return np.concatenate([alone[first], others[own]])
+
+
 def _independent(rows: Array, terms: IntArray, right: Array) -> tuple[IntArray, Array]:
     """Return rows of which none is implied by others, and the least point that has their right-hand sides.
 
@@ -470,18 +497,20 @@ def _independent(rows: Array, terms: IntArray, right: Array) -> tuple[IntArray, 
     order, sizes = np.argsort(terms, kind="stable"), np.linalg.norm(rows, axis=1)
     order = order[sizes[order] > 0]
     unit = 1 / np.where(sizes > 0, sizes, 1.0)
-    basis, x, kept = np.zeros((rows.shape[1], 0)), np.zeros(rows.shape[1]), []
+    whole = np.zeros((min(rows.shape), rows.shape[1]))
+    rank, x, kept = 0, np.zeros(rows.shape[1]), []
     for first in range(0, len(order), _TOGETHER):
         own = order[first : first + _TOGETHER]
         V = rows[own] * unit[own, None]
-        left = right[own] * unit[own] - V @ x
+        left, basis = right[own] * unit[own] - V @ x, whole[:rank]
         for _ in range(2):
-            V = V - (V @ basis) @ basis.T
+            V = V - (V @ basis.T) @ basis
         new = _pivots(V @ V.T)
         if new.any():
             Q, R = np.linalg.qr(V[new].T)
             x = x + Q @ scipy.linalg.solve_triangular(R, left[new], trans=1)
-            basis = np.column_stack([basis, Q])
+            whole[rank : rank + Q.shape[1]] = Q.T
+            rank += Q.shape[1]
             kept.append(own[new])
     return np.concatenate([np.zeros(0, dtype=np.intp), *kept]), x
 
@@ -506,7 +535,7 @@ def _exposing_integers(data: Data, directions: Sequence[Array]) -> tuple[Integer
     rows = np.flatnonzero(equal)
     if not len(rows):
         return None, False
-    A, share, b, dependent = data.A[rows], data.share, data.lo[rows], False
+    A, share, b = data.A[rows], data.share, data.lo[rows]
     pairs = [np.triu_indices(T.shape[1]) for T in directions]
     # The coordinates of S have an orthonormal basis of symmetric matrices.
     unit = [np.where(i == j, 0.5, np.sqrt(0.5)) for i, j in pairs]  # times t_i t_j' + t_j t_i'
@@ -515,14 +544,14 @@ def _exposing_integers(data: Data, directions: Sequence[Array]) -> tuple[Integer
         for block, T, (i, j), u in zip(data.matrices, directions, pairs, unit, strict=True)
     ]
     activity = A @ scipy.linalg.block_diag(*products)
-    try:
-        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
-    except np.linalg.LinAlgError:
-        dependent = True
-        own, _ = _independent((A * np.sqrt(share)).toarray(), np.diff(A.indptr), b)
+    gram = (A * share @ A.T).toarray()
+    root, info = scipy.linalg.lapack.dpotrf(gram, lower=1)
+    dependent = info != 0 or bool((root.diagonal() ** 2 <= _DEPENDENT_SQUARE * gram.diagonal()).any())
+    if dependent:
+        own = _independent_rows(sp.csr_array(A * np.sqrt(share)))
         rows, A, b, activity = rows[own], A[own], b[own], activity[own]
-        root = scipy.linalg.cho_factor((A * share @ A.T).toarray())
-    weights = scipy.linalg.cho_solve(root, activity)
+        root = scipy.linalg.cholesky((A * share @ A.T).toarray(), lower=True)
+    weights = scipy.linalg.cho_solve((root, True), activity)
     sizes = [
         2 * u[:, None] * u * (G[np.ix_(i, i)] * G[np.ix_(j, j)] + G[np.ix_(i, j)] * G[np.ix_(j, i)])
         for G, (i, j), u in zip((T.T @ T for T in directions), pairs, unit, strict=True)

@@ -215,23 +215,65 @@ def test_rows_of_sums_and_bounds_on_entries_take_memory_of_their_terms():
     assert peak < 8 * n**3 / 2  # one dense table of the sums
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_quadratic_assignments_end_where_rows_keep_the_matrix_singular(monkeypatch, seed):
-    """Povh and Rendl (2009). Most of the diagonal vanishes at a permutation, and with it the size of rows."""
-    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
-    n, rng = 5, np.random.default_rng(seed)
-    flow, at = np.triu(rng.integers(0, 6, (n, n)), 1), rng.integers(0, 6, (n, 2))
-    flow, distance = flow + flow.T, np.abs(at[:, None] - at[None]).sum(axis=2)
+def assignment(flow, distance):
+    """Return the relaxation of Povh and Rendl (2009) of a quadratic assignment, and the least cost."""
+    n = len(flow)
     Y = bo.PSD(n * n, name="Y")
     blocks = [[Y[i * n : (i + 1) * n, j * n : (j + 1) * n] for j in range(n)] for i in range(n)]
     rows = [sum(blocks[i][i] for i in range(n)) == np.eye(n), bo.sum(Y) == n * n, Y >= 0]
     rows += [bo.trace(blocks[i][j]) == float(i == j) for i in range(n) for j in range(i + 1)]
-    problem = bo.Problem(bo.Minimize(bo.inner(np.kron(flow, distance), Y)), rows)
+    orders = itertools.permutations(range(n)) if n < 7 else []
+    least = min((np.sum(flow * distance[np.ix_(p, p)]) for p in orders), default=np.inf)
+    return bo.Problem(bo.Minimize(bo.inner(np.kron(flow, distance), Y)), rows), least
+
+
+def flows(n, rng):
+    upper = np.triu(rng.integers(0, 6, (n, n)), 1)
+    return upper + upper.T
+
+
+def taxicab(at):
+    return np.abs(at[:, None] - at[None]).sum(axis=2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_assignments_end_where_rows_keep_the_matrix_singular(monkeypatch, seed):
+    """Most of the diagonal vanishes at a permutation, and with it the size of rows."""
+    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
+    rng = np.random.default_rng(seed)
+    problem, least = assignment(flows(5, rng), taxicab(rng.integers(0, 6, (5, 2))))
     sol = problem.solve(solver="lagrangian", tol=1e-6)
     assert sol.status == "optimal"
-    least = min(np.sum(flow * distance[np.ix_(p, p)]) for p in itertools.permutations(range(n)))
     assert sol.value <= least * (1 + 2e-6)
     assert problem.solve(solver="path", tol=1e-6).value == pytest.approx(sol.value, rel=3e-6)
+
+
+@pytest.mark.parametrize("n", [4, 6, 9])
+def test_quadratic_assignments_are_on_the_face_of_their_tables(n):
+    """Rows and columns of a table with equal sums are (n - 1)^2 + 1 dimensions (Zhao and others, 1998)."""
+    rng = np.random.default_rng(n)
+    problem, _ = assignment(flows(n, rng), taxicab(rng.integers(0, 6, (n, 2))))
+    reduced = presolve(problem.program(), route.Lagrangian.capabilities.reductions, Settings()).program
+    face = route._integer_face(StandardForm(reduced))
+    assert face.program.m == reduced.m
+    assert [own.order for own in face.program.faces] == [(n - 1) ** 2 + 1]
+    shared = face.program.faces[0].basis.reshape(n, n, -1)
+    assert np.ptp(shared.sum(axis=0), axis=0).max() <= 1e-12
+    assert np.ptp(shared.sum(axis=1), axis=0).max() <= 1e-12
+
+
+@pytest.mark.parametrize(("seed", "unit"), [(2, 1.0), (2, 1e5), (3, 1e-5)])
+def test_quadratic_assignments_beyond_their_relaxation_end_on_the_face(monkeypatch, seed, unit):
+    """On a grid of two by three the least permutation costs more than the relaxation."""
+    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
+    at = np.array(list(itertools.product(range(2), range(3))))
+    problem, least = assignment(unit * flows(6, np.random.default_rng(seed)), taxicab(at))
+    sol = problem.solve(solver="lagrangian", tol=1e-6)
+    assert sol.status == "optimal"
+    other = problem.solve(solver="path", tol=1e-5)
+    assert other.value == pytest.approx(sol.value, rel=1e-5)
+    assert sol.bound <= other.value * (1 + 1e-5)
+    assert sol.value < 0.999 * least
 
 
 def test_contradictions_and_rays_are_proven():

@@ -26,11 +26,10 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
-from bregopt.linalg import DefiniteFactor
+from bregopt.linalg import DefiniteFactor, conjugate_gradients
 from bregopt.presolve.svec import smat, sparse_svec, svec
 from bregopt.program import Matrix, Penalty, Program
 from bregopt.records import cached_property
-from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
 __all__ = ["StandardForm"]
 
@@ -229,11 +228,24 @@ class StandardForm:
             missed = self.activity(x) - self.b
             if float(np.linalg.norm(missed)) <= _ON_ROWS:
                 break
-            move = self.adjoint(self.gram_solve(missed))
-            for face, place, n in zip(self.faces, self._own, self.orders, strict=True):
-                if face.codimension:
-                    move[place] = svec(face.lift(face.compress(smat(move[place], n))))
-            x = x - move
+            x = x - self._on_faces(self.adjoint(self._solved_on_faces(missed)))
+        return x
+
+    def _solved_on_faces(self, right: Array) -> Array:
+        """Return ``y`` with the image ``A P A'y``, where ``P`` projects matrices on their faces."""
+        if not any(face.codimension for face in self.faces):
+            return self.gram_solve(right)
+
+        def product(y: Array) -> Array:
+            return self.activity(self._on_faces(self.adjoint(y)))
+
+        return conjugate_gradients(product, right, self.gram_solve, _GRAM_TOL, _GRAM_STEPS)[0]
+
+    def _on_faces(self, x: Array) -> Array:
+        """Return a point with its matrices on their faces."""
+        for face, place, n in zip(self.faces, self._own, self.orders, strict=True):
+            if face.codimension:
+                x[place] = svec(face.lift(face.compress(smat(x[place], n))))
         return x
 
     def repaired(self, x: Array) -> Array | None:
@@ -354,7 +366,10 @@ def _gram_solver(R: sp.csr_array) -> Callable[[Array], Array]:
             image: Array = R @ (transposed @ y) + _RIDGE * y
             return image
 
-        return lambda right: conjugate_gradients(product, right, diagonal, _GRAM_TOL, _GRAM_STEPS)
+        def scaled(right: Array) -> Array:
+            return right / diagonal
+
+        return lambda right: conjugate_gradients(product, right, scaled, _GRAM_TOL, _GRAM_STEPS)[0]
     M = sp.csc_array(R @ R.T)
     M.eliminate_zeros()
     diagonal = M.diagonal()
