@@ -40,13 +40,12 @@ from bregopt.learn.base import map_of
 
 ESTIMATORS = [
     LogDetMetricLearner(),
-    LogDetMetricLearner(prior="covariance"),
     VonNeumannMetricLearner(),
     SoftMarginMetricLearner(),
     KernelLearner(),
-    KernelLearner(kernel="rbf", divergence="von_neumann"),
     NearestCorrelation(),
 ]
+VARIANTS = [LogDetMetricLearner(prior="covariance"), KernelLearner(kernel="rbf", divergence="von_neumann")]
 METRICS = [LogDetMetricLearner, VonNeumannMetricLearner, SoftMarginMetricLearner]
 POINTS, LABEL = load_iris(return_X_y=True)
 
@@ -54,6 +53,13 @@ POINTS, LABEL = load_iris(return_X_y=True)
 @pytest.mark.filterwarnings("ignore:bregman. optimal_inaccurate:bregopt.ConvergenceWarning")  # condition 1e15
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:bregman. optimal_inaccurate:bregopt.ConvergenceWarning")
+@parametrize_with_checks(VARIANTS)
+def test_scikit_learns_own_checks_of_other_parameters(estimator, check):
     check(estimator)
 
 

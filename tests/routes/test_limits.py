@@ -194,7 +194,7 @@ def in_time(problem, limit, late, options):
 
 
 @late
-@pytest.mark.parametrize("limit", [0.05, 0.2, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("limit", first(1, [0.1, 0.05, 0.2, 0.5]))
 def test_an_answer_comes_in_time(long, limit, late):
     problem, options = long
     solution, used = in_time(problem, limit, late, options)

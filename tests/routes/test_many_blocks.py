@@ -91,7 +91,7 @@ def test_the_absence_of_an_optimum_is_proven(seed, orders, kind):
 
 
 @pytest.mark.parametrize(
-    ("route", "every"), first(1, [("path", 2), ("path", 1), ("BREGOPT", 1), ("method", 1)])
+    ("route", "every"), first(1, [("path", 4), ("path", 1), ("BREGOPT", 1), ("method", 1)])
 )
 def test_claims_through_every_entry_are_true(route, every):
     cases = list(block_truth.block_cases(np.random.default_rng(SEED), 1))

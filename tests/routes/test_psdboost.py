@@ -10,7 +10,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples
+from samples import examples, turns
 
 import bregopt as bo
 from bregopt.certify import PrimalDualPoint, certify
@@ -61,10 +61,14 @@ def margin_by_clarabel(far, near, C):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, LINEAR, SEMIDEFINITE, PUBLISHED, {"cuts_per_round": 3, "smoothing": 0.5}]
+    ("data", "options"),
+    turns(
+        [(20, 3, 5.0, 0), (60, 6, 3.0, 1), (40, 5, 1.0, 2)],
+        [{}, LINEAR, SEMIDEFINITE, PUBLISHED, {"cuts_per_round": 3, "smoothing": 0.5}],
+    ),
 )
-@pytest.mark.parametrize(("R", "D", "price", "seed"), [(20, 3, 5.0, 0), (60, 6, 3.0, 1), (40, 5, 1.0, 2)])
-def test_margins_agree_with_clarabel(R, D, price, seed, options):
+def test_margins_agree_with_clarabel(data, options):
+    R, D, price, seed = data
     far, near = comparisons(R, D, seed)
     sol = margin_problem(far, near, price / R).solve(solver="psdboost", tol=1e-7, **options)
     assert sol.status == "optimal"

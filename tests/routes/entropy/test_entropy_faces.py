@@ -276,7 +276,7 @@ def test_a_logarithm_of_a_number_that_rows_fix_at_zero_is_infinite(least):
             assert found.value == pytest.approx(p @ np.log(p / q) + trace, rel=1e-6)
 
 
-@pytest.mark.parametrize("bound", [10.0**-k for k in range(2, 15, 2)])
+@pytest.mark.parametrize("bound", first(3, [1e-2, 1e-8, 1e-14, 1e-4, 1e-6, 1e-10, 1e-12]))
 def test_a_slope_without_end_makes_no_gap_small(bound):
     """Near the end of the domain the slope is huge, and no gap may count relative to it."""
     p, X = np.array([0.1, 0.2, 0.3, 0.4]), bo.PSD(4)

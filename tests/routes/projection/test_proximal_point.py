@@ -103,7 +103,7 @@ def test_an_accuracy_of_the_entries_is_left_to_proximal_steps(d):
     assert np.abs(sol.X - isotropic(d, 1 / d)).max() <= min(sol.accuracy.largest + 1e-15, 1e-8)
 
 
-@pytest.mark.parametrize("n", first(1, [40, 50, 64]))
+@pytest.mark.parametrize("n", first(1, [30, 40, 50, 64]))
 def test_nearest_correlation_matrix_above_another(n):
     """The equalities of both matrices are so many that factorizations of Newton's equation took minutes."""
     A, X = np.random.default_rng(3).normal(size=(n, n)), bo.PSD(n)
