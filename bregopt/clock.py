@@ -128,11 +128,6 @@ class _Clock(NamedTuple):
     interruption: _Interruption
     request: _Request
 
-    def remaining(self) -> float:
-        if self.request.made:
-            return 0.0
-        return min(self.deadline, self.interruption.at + self.grace) - time.perf_counter()
-
 
 _current: ContextVar[_Clock | None] = ContextVar("bregopt_clock", default=None)
 _DEFAULTS: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -245,7 +240,11 @@ def interrupt() -> None:
 def remaining() -> float:
     """Return the seconds left: infinite without a limit, zero or less if the work is to end."""
     clock = _current.get()
-    return math.inf if clock is None else clock.remaining()
+    if clock is None:
+        return math.inf
+    if clock.request.made:
+        return 0.0
+    return min(clock.deadline, clock.interruption.at + clock.grace) - time.perf_counter()
 
 
 def ending() -> Ending:
@@ -269,7 +268,7 @@ def checkpoint(order: int = 0, seconds: float = 0.0) -> None:
     clock = _current.get()
     if clock is None or (clock.deadline == clock.interruption.at == math.inf and not clock.request.made):
         return
-    left = clock.remaining()
+    left = remaining()
     if left <= seconds or (order and left < seconds_for(order)):
         raise CutShort(ending())
 

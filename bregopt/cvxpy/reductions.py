@@ -131,9 +131,12 @@ class NeededRows(NamedTuple):
 
 def needed_rows(conic: Conic, known: NeededRows | None = None) -> NeededRows:
     """Return the program of the needed rows; a `known` one of the same ``A`` leaves what does not change."""
-    parallel = parallel_rows(conic)
-    leaders, kept = _leaders(conic, parallel), _needed_matrices(conic)
-    kept[parallel.rows[leaders != np.arange(len(leaders))]] = False
+    parallel, kept, leaders = parallel_rows(conic), _needed_matrices(conic), np.zeros(0, dtype=np.intp)
+    if len(parallel.rows):
+        leaders = _leaders(conic, parallel)
+        kept[parallel.rows[leaders != np.arange(len(leaders))]] = False
+    if not conic.soc and kept.all():
+        return NeededRows(conic, conic, kept, leaders, None, None)
     if known is not None and known.given.A is conic.A:
         of_cones = slice(conic.linear, conic.first_psd)
         before, now = (known.kept, known.leaders, known.given.b[of_cones]), (kept, leaders, conic.b[of_cones])

@@ -19,7 +19,7 @@ cones are in one array (:mod:`bregopt.program.bounds`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,22 +123,36 @@ class FaceCone:
         inverse: Array = lapack.dtrtri(root, lower=1)[0]
         return root, inverse
 
-    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        """Return about the largest ``alpha`` with ``X + alpha step`` in the cone, up to a relative `tol`."""
-        if len(root) == 0:
-            return math.inf
-        # Pays on: max-cut of 3,200 edges, n = 800.
-        if len(root) >= _LANCZOS_ORDER:
-            return _length_to_boundary(self._least_scaled(root, step))
-        if self.is_face:
-            step = self._face.compress(step)
-        # Pays on: max-cut of 400 edges, n = 100.
-        if len(root) >= _TRIAL_ORDER:
-            return _step_length_by_trials(self._face.compress(X), step, tol)
-        half, _ = lapack.dtrtrs(root, step, lower=1)
-        scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-        least = float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0])
-        return math.inf if least >= 0 else -1 / least
+    def lengths(
+        self, points: Sequence[Array], roots: Sequence[Array], steps: Sequence[Array], tol: float
+    ) -> list[float]:
+        """Return about the largest ``alpha`` with ``X + alpha step`` in it, for points ``X``.
+
+        Parameters
+        ----------
+        points, roots, steps : sequences of arrays
+        tol : float
+            Relative error of a length.
+        """
+        found = []
+        for X, root, step in zip(points, roots, steps, strict=True):
+            whole = not self.is_face or len(root) >= _LANCZOS_ORDER
+            own = step if whole else self._face.compress(step)
+            if len(root) == 0:
+                length = math.inf
+            elif len(root) >= _LANCZOS_ORDER:
+                # Pays on: max-cut of 3,200 edges, n = 800.
+                length = _length_to_boundary(self._least_scaled(root, step))
+            elif len(root) >= _TRIAL_ORDER:
+                # Pays on: max-cut of 400 edges, n = 100.
+                length = _step_length_by_trials(self._face.compress(X), own, tol)
+            else:
+                half, _ = lapack.dtrtrs(root, own, lower=1)
+                scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
+                least = float(lapack.dsyevr(scaled, compute_v=0, range="I", il=1, iu=1)[0][0])
+                length = math.inf if least >= 0 else -1 / least
+            found.append(length)
+        return found
 
     def _least_scaled(self, root: Array, step: Array) -> float:
         """Return a lower estimate of the least eigenvalue of ``inv(L) V' step V inv(L)'``."""
@@ -196,9 +210,13 @@ class StackCone:
         factors: Any = np.linalg.inv(root)
         return factors, root
 
-    def length(self, X: Array, root: Array, step: Array, tol: float) -> float:
-        scaled = root @ step @ root.swapaxes(1, 2)
-        return _length_to_boundary(float(np.minimum.reduce(np.linalg.eigvalsh(scaled)[:, 0])))
+    def lengths(
+        self, points: Sequence[Array], roots: Sequence[Array], steps: Sequence[Array], tol: float
+    ) -> list[float]:
+        pairs = zip(roots, steps, strict=True)
+        scaled = np.concatenate([root @ step @ root.swapaxes(1, 2) for root, step in pairs])
+        least = np.linalg.eigvalsh(scaled)[:, 0].reshape(len(steps), -1)
+        return list(map(_length_to_boundary, np.minimum.reduce(least, axis=1).tolist()))
 
 
 Cone = FaceCone | StackCone

@@ -356,9 +356,9 @@ class Engine:
             of_cones = at.second_order.step_lengths(step.second_order)
             primal, dual = min(primal, of_cones[0]), min(dual, of_cones[1])
         for g, group in enumerate(self.plan.groups):
-            length = group.cone.length
-            primal = min(primal, length(at.X_parts[g], at.X_roots[g], step.X_parts[g], tol))
-            dual = min(dual, length(at.Z_parts[g], at.Z_roots[g], step.Z_parts[g], tol))
+            points, roots = (at.X_parts[g], at.Z_parts[g]), (at.X_roots[g], at.Z_roots[g])
+            own = group.cone.lengths(points, roots, (step.X_parts[g], step.Z_parts[g]), tol)
+            primal, dual = min(primal, own[0]), min(dual, own[1])
         return primal, dual
 
     def after_step(self, at: Iterate, step: Direction, primal: float, dual: float) -> Iterate | None:

@@ -88,8 +88,10 @@ def test_a_stack_is_the_product_of_its_cones():
     root = stack.root(X)
     roots = [single.root(X_b) for X_b in X]
     np.testing.assert_allclose(stack.inverse(root), [single.inverse(r) for r in roots], atol=1e-9)
-    lengths = [single.length(X_b, r, S, 0.0) for X_b, r, S in zip(X, roots, step, strict=True)]
-    assert stack.length(X, root, step, 0.0) == pytest.approx(min(lengths))
+    lengths, halves = (single.lengths(X, roots, own, 0.0) for own in (step, step / 2))
+    assert halves == pytest.approx([2 * length for length in lengths])
+    both = stack.lengths((X, X), (root, root), (step, step / 2), 0.0)
+    assert both == pytest.approx([min(lengths), min(halves)])
     assert stack.order == 24
     X[3, 2, 2] = -1.0
     assert stack.root(X) is None
