@@ -1,6 +1,5 @@
 """Grids of cross-validation whose problems go to `bo.solve_many`, against scikit-learn's GridSearchCV."""
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -76,19 +75,22 @@ def test_the_results_are_those_of_scikit_learn(model, grid):
     np.testing.assert_array_equal(ours.classes_, theirs.classes_)
 
 
-@parametrize_with_checks(
-    [
-        GridSearchCV(
-            make_pipeline(LogDetMetricLearner(n_pairs=20), LogisticRegression()),
-            {"logdetmetriclearner__gamma": [1.0]},
-            cv=2,
-        )
-    ]
-)
+def searched(n_pairs, gamma):
+    pipeline = make_pipeline(LogDetMetricLearner(n_pairs=n_pairs), LogisticRegression())
+    return GridSearchCV(pipeline, {"logdetmetriclearner__gamma": gamma}, cv=2)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([searched(20, [1.0])])
 def test_it_is_an_estimator_of_scikit_learn(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check(estimator)
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([searched(60, [0.1, 1.0])])
+def test_a_search_over_a_grid_is_an_estimator_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
 def metrics(search):

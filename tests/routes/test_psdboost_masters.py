@@ -11,7 +11,7 @@ import peers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import examples, turns
+from samples import examples, first, turns
 from test_psdboost import LINEAR, MASTERS, comparisons, margin_by_clarabel, margin_problem, reward_of
 
 import bregopt as bo
@@ -211,13 +211,14 @@ def test_rows_leave_the_master_as_their_multipliers_settle(monkeypatch):
     assert sol.value == pytest.approx(reference.value, abs=1e-6 * max(1, abs(reference.value)))
 
 
-def test_many_comparisons_are_taken_at_once_unless_a_master_is_asked_for(monkeypatch):
-    monkeypatch.setattr(working_set, "_MANY_HINGES", 70)
-    for order, master, taken in ((6, "auto", True), (6, "psd", False), (12, "auto", False)):
-        far, near = comparisons(100, order, 1)
-        sol = margin_problem(far, near, 10 / 100).solve(solver="psdboost", master=master, tol=1e-5)
+@pytest.mark.parametrize(("R", "D", "many"), first(1, [(100, 6, 70), (200, 12, 150)]))
+def test_many_comparisons_are_taken_at_once_unless_a_master_is_asked_for(R, D, many, monkeypatch):
+    monkeypatch.setattr(working_set, "_MANY_HINGES", many)
+    for order, master, taken in ((D, "auto", True), (D, "psd", False), (2 * D, "auto", False)):
+        far, near = comparisons(R, order, 1)
+        sol = margin_problem(far, near, 10 / R).solve(solver="psdboost", master=master, tol=1e-5)
         assert sol.status == "optimal"
-        margin_by_clarabel(far, near, 10 / 100).agrees(sol.value, sol.error)
+        margin_by_clarabel(far, near, 10 / R).agrees(sol.value, sol.error)
         assert ("rank" in sol.history) == taken
 
 
