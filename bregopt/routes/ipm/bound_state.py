@@ -253,6 +253,8 @@ class FiniteBounds:
 
     def missing(self, activity: Array) -> Array:
         """Return ``b - a`` of each row where all are :attr:`exact`, zero without a finite bound."""
+        if self.one_each:
+            return np.asarray(self.bound - activity)
         r = np.zeros(self.m)
         r[self.row] = self.bound - activity[self.row]
         return r

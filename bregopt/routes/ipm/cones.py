@@ -116,12 +116,13 @@ class FaceCone:
         """Return ``V M V'`` of one array of the cone."""
         return self._face.lift(M)
 
-    def factors(self, root: Array) -> tuple[Array, Array]:
-        """Return the Cholesky factors in the coordinates of the cone, and their inverses."""
-        if self.order == 0:  # LAPACK prints an error
-            return root, root
-        inverse: Array = lapack.dtrtri(root, lower=1)[0]
-        return root, inverse
+    def factors(self, roots: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Return the Cholesky factors in the coordinates of the cone, and their inverses, for some roots."""
+        found = []
+        for root in roots:  # LAPACK prints an error for the order zero
+            inverse: Array = lapack.dtrtri(root, lower=1)[0] if self.order else root
+            found.append((root, inverse))
+        return found
 
     def lengths(
         self, points: Sequence[Array], roots: Sequence[Array], steps: Sequence[Array], tol: float
@@ -205,10 +206,10 @@ class StackCone:
     def extended(self, M: Array) -> Array:
         return M
 
-    def factors(self, root: Array) -> tuple[Array, Array]:
-        # Not the factor that was inverted, with which hinf7 takes 21 steps instead of 19.
-        factors: Any = np.linalg.inv(root)
-        return factors, root
+    def factors(self, roots: Sequence[Array]) -> list[tuple[Array, Array]]:
+        # Not the factors that were inverted, with which hinf7 takes 21 steps instead of 19.
+        factors: Any = np.linalg.inv(np.array(roots))
+        return list(zip(factors, roots, strict=True))
 
     def lengths(
         self, points: Sequence[Array], roots: Sequence[Array], steps: Sequence[Array], tol: float

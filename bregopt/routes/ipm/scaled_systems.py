@@ -188,7 +188,7 @@ class _Factorized:
         G = []
         groups = zip(system.plan.groups, system.rows, at.roots, at.Z_roots, strict=True)
         for group, A, root, Z_root in groups:
-            (L, inverse_L), (C, M) = group.cone.factors(root), group.cone.factors(Z_root)
+            (L, inverse_L), (C, M) = group.cone.factors((root, Z_root))
             self._groups.append((group.cone, L, inverse_L, M, C.swapaxes(-1, -2) @ L))
             G.append((M @ (A @ L)).reshape(len(A), M.size))
         self._variables = _ScaledVariables(at, system.free) if len(at.D_u) else None
