@@ -185,6 +185,9 @@ def constant_value(expression: Any, keep_sparse: bool = False) -> Any:
 
 def joined(parts: Sequence[Elements]) -> tuple[IntArray, IntArray, Array]:
     """Return the concatenated rows, elements and weights of several collections."""
+    if len(parts) == 1:  # most variables occur once
+        (own,) = parts
+        return own.row.copy(), own.at.copy(), own.weight.copy()
     row, at, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "at", "weight"))
     return row, at, weight
 
