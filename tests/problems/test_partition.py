@@ -352,8 +352,8 @@ def test_progress_is_shown(monkeypatch):
 
     monkeypatch.setattr("bregopt.routes.progress._tqdm", lambda: bar)
     edges = large_graph(60)
-    bo.min_balanced_cut(edges, progress=True, bound=False)
-    bo.partition(edges, 3, progress=True, bound=False)
+    bo.min_balanced_cut(edges, progress=True, bound=False, rounds=3)
+    bo.partition(edges, 3, progress=True, bound=False, rounds=3)
     assert shown[0] == "cycles"
     assert len(shown) >= 3
     assert set(shown[1:]) == {"rounds"}

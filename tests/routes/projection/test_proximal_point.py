@@ -57,7 +57,9 @@ def test_linked_matrices(name, seed):
     assert np.isclose(sol.value, other.value, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "norm", "n"), turns(DIVERGENCES, [bo.norm_nuc, bo.sigma_max], [4, 12]))
+@pytest.mark.parametrize(
+    ("name", "norm", "n"), turns(DIVERGENCES, [bo.norm_nuc, bo.sigma_max], first(2, [4, 8, 12]))
+)
 def test_nearness_within_a_norm(n, norm, name):
     """The matrices of the norm have no costs, so that the divergence is the measure of their slacks."""
     rng = np.random.default_rng(n)
