@@ -329,10 +329,6 @@ def exact_ray(data: Data, X: Sequence[Array], u: Array, recessions: Sequence[Rat
     return False
 
 
-def _matrix(entries: Vector, b: int, n: int) -> Rational:
-    return [[entries.get((b, min(i, j), max(i, j)), Fraction(0)) for j in range(n)] for i in range(n)]
-
-
 def _entries(X: Sequence[Array], u: Array, share: float) -> dict[Any, float]:
     """Return the entries of a direction on and above the diagonal, and the variables, that are not zero."""
     largest = max((float(np.abs(M).max(initial=0.0)) for M in X), default=0.0)
