@@ -712,6 +712,48 @@ def proximal_gradient(steps: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(f[steps + 1] + h[steps]), rows)
 
 
+def kept_potential(n: int) -> bo.Problem:
+    """Return the largest growth of a potential after `n` gradient steps, zero: the rows are homogeneous.
+
+    The potential is ``(2 n + 1) (f - f*) + n (n + 2) |g|^2 + |x - x*|^2`` (Bansal, Gupta 2019).
+    """
+    (x, g, h), G, f = np.eye(3), bo.PSD(3), bo.Variable(2)
+    origin, rows = np.zeros(3), []
+    points = [(origin, origin, 0.0), (x, g, f[0]), (x - g, h, f[1])]
+    for i, (y, a, value) in enumerate(points):
+        for j, (z, b, other) in enumerate(points):
+            if i != j:
+                M = np.outer(b, y - z) + np.outer(y - z, b) + np.outer(a - b, a - b)
+                rows.append(other + bo.inner(M, G) / 2 <= value)
+    M = (n + 1) * (n + 3) * np.outer(h, h) + np.outer(x - g, x - g) - n * (n + 2) * np.outer(g, g)
+    growth = bo.inner(M - np.outer(x, x), G) + (2 * n + 3) * f[1] - (2 * n + 1) * f[0]
+    return bo.Problem(bo.Maximize(growth), rows)
+
+
+def reduced_variance(count: int) -> bo.Problem:
+    """Return the worst case of a step of Point-SAGA: the proximal step of a random one of several functions.
+
+    Shifts of the gradients that add up to zero change nothing (Defazio 2016, A simple practical accelerated
+    method for finite sums).
+    """
+    E, G, mu = np.eye(3 * count), bo.PSD(3 * count), 0.1
+    f, g, x, table, new = bo.Variable(count), bo.Variable(count), E[0], E[1 : count + 1], E[count + 1 :]
+    optimal = np.vstack([new[count:], -new[count:].sum(axis=0)])
+    rows, after = [], np.zeros_like(E)
+    shift = table - optimal
+    for i in range(count):
+        y = x + (table[i] - table.mean(axis=0) - new[i]) / 2
+        d, e = y, new[i] - optimal[i]
+        curved = np.outer(e, e) + mu * (np.outer(d, d) - np.outer(d, e) - np.outer(e, d))
+        for sign, s, here, there in ((1, optimal[i], g[i], f[i]), (-1, new[i], f[i], g[i])):
+            M = sign * (np.outer(s, d) + np.outer(d, s)) / 2 + curved / (2 * (1 - mu))
+            rows.append(here + bo.inner(M, G) <= there)
+        left = shift.T @ shift - np.outer(shift[i], shift[i]) + np.outer(e, e)
+        after += (np.outer(y, y) + left / count) / count
+    before = np.outer(x, x) + shift.T @ shift / count
+    return bo.Problem(bo.Maximize(bo.inner(after, G)), [*rows, bo.inner(before, G) <= 1])
+
+
 def implied_equality(n: int, decades: int) -> bo.Problem:
     """Return equalities in units of powers of ten, of which the last one is a combination of the others."""
     rng = np.random.default_rng(7)
@@ -1273,9 +1315,19 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         # Semidefinite programs.
         (
+            *("faces of the dual", "routes.ipm.path_route:_on_dual_faces"),
+            replaced("routes.ipm.path_route._on_dual_faces", _stalled),
+            *("the worst case of a proximal method", solving(proximal_gradient, 1, tol=1e-8)),
+        ),
+        (
             *("other forms", "routes.ipm.path_route:_by_other_forms"),
             replaced("routes.ipm.path_route._by_other_forms", _stalled),
-            *("the worst case of a proximal method", solving(proximal_gradient, 2)),
+            *("a potential that a gradient step keeps", solving(kept_potential, 4, tol=1e-8)),
+        ),
+        (
+            *("directions of integers", "presolve.recession:_of_integers"),
+            answering("presolve.recession._of_integers", None),
+            *("a variance reduced over ten functions", solving(reduced_variance, 10, tol=1e-8)),
         ),
         (
             *("units", "routes.ipm.path_route:_in_units"),

@@ -45,7 +45,7 @@ from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.faces import IntegerFace, as_integers, on_integer_face, relations
 
-__all__ = ["Equalities", "ExposingVector", "OnIntegerFace", "integer_face", "revealed_faces"]
+__all__ = ["Equalities", "ExposingVector", "OnIntegerFace", "integer_basis", "integer_face", "revealed_faces"]
 
 # Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
 _LARGEST_EXPOSING = 1_000_000
@@ -425,10 +425,10 @@ def _integer_null_space(X: Array, dimension: int = 0) -> Array:
     d = dimension or zero or int(np.argmax(ratio)) + 1
     if d >= n - 1 or ratio[d - 1] < _LEAST_RATIO:
         return none
-    return _integer_basis(Q[:, :d], int(np.argmax(X.diagonal())))
+    return integer_basis(Q[:, :d], int(np.argmax(X.diagonal())))
 
 
-def _integer_basis(W: Array, apart: int) -> Array:
+def integer_basis(W: Array, apart: int) -> Array:
     """Return ``T`` with the range of `W`, whose identity is not in the row `apart`; no columns for none.
 
     The rows of the identity are the best conditioned ones, or the first ones where these give integers: the
@@ -457,7 +457,7 @@ def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
         if T.shape[1] == 0 or d == 0 or d == T.shape[1]:
             found.append(T if d else T[:, :0])
         else:
-            found.append(_integer_basis(Q[:, len(Q) - d :], int(np.argmin(F.diagonal()))))
+            found.append(integer_basis(Q[:, len(Q) - d :], int(np.argmin(F.diagonal()))))
     return IntegerFace(face.weight, tuple(found))
 
 

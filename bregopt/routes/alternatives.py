@@ -31,7 +31,7 @@ from bregopt.certify.point import DIVERGENT
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import without_noise
-from bregopt.presolve.svec import Svec, svec, svec_rows
+from bregopt.presolve.recession import Recession, recession
 from bregopt.program import (
     Answer,
     Block,
@@ -47,17 +47,15 @@ from bregopt.program import (
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import DenseRows, SparseRows
 from bregopt.program.scale import scale_of
-from bregopt.records import dataclass, replace
+from bregopt.records import replace
 from bregopt.rigorous import proves_infeasible, proves_unbounded, recedes
 from bregopt.routes.base import Method
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import ActiveSet
 
 __all__ = [
-    "Recession",
     "elastic",
     "largest_trace",
-    "recession",
     "recession_box",
     "steepest_ray",
     "with_attainment",
@@ -84,14 +82,6 @@ _PRICED = (
 _FAR, _TOL_OF_ALTERNATIVE = 1e-2, 1e-8
 # Parts of such a proof, relative to the largest, up to which they are tried as zero, one after the other.
 _NOISE = (1e-14, 1e-10, 1e-7)
-
-# Singular values of rows, of norm one, that count as zero.
-_RECEDING_RANK = 1e-11
-# Entries of the dense matrices of all directions above which none is sought: the search takes a tenth of a
-# Part of a large X along directions that change neither rows nor objective, from which one is sought.
-_ALONG = 0.99
-# second, as even good answers are searched that are large.
-_LARGEST_RECEDING = 200_000
 
 
 def with_proof(program: Program, answer: Answer, method: Method, settings: Any, progress: Progress) -> Answer:
@@ -377,118 +367,6 @@ def _with_multipliers(
     if not (valid or proven.worst < certificate.worst):
         return answer, certificate
     return replace(answer, y=y, y_on_faces=None), proven
-
-
-@dataclass(frozen=True, eq=False)
-class Recession:
-    """The range of a direction ``D`` that changes neither rows nor objective.
-
-    Parameters
-    ----------
-    program : Program
-    U : tuple of arrays of shape (n_b, r_b)
-        Orthonormal bases of the range of ``D`` in each block.
-    vector : array
-        ``D`` and ``d`` as one vector.
-    """
-
-    program: Program
-    U: tuple[Array, ...]
-    vector: Array
-
-    @property
-    def direction(self) -> tuple[tuple[Array, ...], Array]:
-        """``D``, without parts outside its range, and ``d``."""
-        stacks, u = Svec.of(self.program).points(self.vector[None])
-        D = [U @ (U.T @ stack[0] @ U) @ U.T for stack, U in zip(stacks, self.U, strict=True)]
-        return tuple((D_b + D_b.T) / 2 for D_b in D), u[0]
-
-    @property
-    def rank(self) -> int:
-        """The rank of ``D``."""
-        return sum(U.shape[1] for U in self.U)
-
-    def multipliers(self, y: Array) -> Array:
-        """Return the nearest multipliers, of rows of norm one, with ``Z U = 0`` and free variables priced.
-
-        Only these may have a psd ``Z``.
-        """
-        program = self.program
-        used = program.row_sizes > 0  # a row without coefficients has no price
-        units = (np.eye(program.m) / np.where(used, program.row_sizes, 1.0)[:, None])[used]
-        costs = [(block.C @ U).ravel() for block, U in zip(program.blocks, self.U, strict=True)]
-        right = np.concatenate([*costs, program.c[program.free]])
-        equations = np.array([self._on_range(unit) for unit in units]).T
-        left = right - self._on_range(y)
-        nearest: Array = y + np.linalg.lstsq(equations, left, rcond=_RECEDING_RANK)[0] @ units
-        return nearest
-
-    def _on_range(self, y: Array) -> Array:
-        """Return ``A*(y) U`` and ``B'y`` of the free variables, as a vector."""
-        program = self.program
-        parts = [(program.A.adjoint(y, b) @ U).ravel() for b, U in enumerate(self.U)]
-        return np.concatenate([*parts, (program.Bt @ y)[program.free]])
-
-
-def recession(program: Program, X: Sequence[Array]) -> Recession | None:
-    """Return the direction, near large matrices, that changes neither rows nor objective, None without one.
-
-    Only free variables change with it, and no slack of a row does.
-
-    Parameters
-    ----------
-    program : Program
-        With linear objective.
-    X : sequence of arrays of shape (n_b, n_b)
-    """
-    vectors = Svec.of(program)
-    matrices = vectors.width - program.k
-    entries = vectors.width * sum(n**2 for n in vectors.orders)
-    if entries > _LARGEST_RECEDING or not all(np.isfinite(X_b).all() for X_b in X):
-        return None
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
-    costs = vectors.vectors([block.C[None] for block in program.blocks], program.c[None])
-    fixed = np.concatenate([svec_rows(program, np.arange(program.m)), costs])[:, kept]
-    sizes = np.linalg.norm(fixed, axis=1)
-    unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
-    directions = _row_space(unchanged[:, :matrices])
-    point = np.concatenate([svec(X_b) for X_b in X])
-    w = directions @ point
-    if np.linalg.norm(w) <= _ALONG * np.linalg.norm(point):
-        return None
-    from bregopt.presolve.revealed_faces import Equalities  # only answers that diverge wait
-
-    stacks, _ = Svec(vectors.orders, 0).points(directions)
-    found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
-    return (
-        None
-        if found is None
-        else Recession(program, found.U, _whole_direction(program, unchanged, directions, found.w))
-    )
-
-
-def _whole_direction(program: Program, unchanged: Array, directions: Array, w: Array) -> Array:
-    """Return ``D``, a combination of directions of matrices, and a ``d`` as one vector."""
-    matrices = directions.shape[1]
-    weights = np.linalg.lstsq(unchanged[:, :matrices].T, w @ directions, rcond=None)[0]
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
-    whole: Array = np.zeros(len(kept))
-    whole[kept] = weights @ unchanged
-    return whole
-
-
-def _null_space(M: Array) -> Array:
-    """Return an orthonormal basis of the null space, its rows."""
-    _, s, Q = np.linalg.svd(M)
-    basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
-    return basis
-
-
-def _row_space(M: Array) -> Array:
-    """Return an orthonormal basis of the row space, its rows."""
-    _, s, Q = np.linalg.svd(M, full_matrices=False)
-    basis: Array = Q[s > _RECEDING_RANK]
-    return basis
 
 
 # Pays on: log det with one entry bounded.

@@ -9,7 +9,7 @@ be on either side; they form the working set.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar
@@ -24,6 +24,7 @@ from bregopt.presolve import REVEALED, Presolved, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
+from bregopt.presolve.recession import DualFace
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
 from bregopt.program.scale import entries_of, in_different_units, newton_flops, price_range, scale_of
@@ -47,6 +48,12 @@ _DUAL_WORK = 3e8
 # Error of an answer up to which no other form is tried, without round-off and with it. On hinf3, 5, 7 and 8,
 # with errors of 2e-4 to 1e-3, the other forms take twice the time of the path and gain no digit.
 _NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-3
+# Tolerance of the programs whose points and multipliers are those of an answer, relative to its tolerance.
+_SHARE_ON_FACES = 0.1
+# Error on a face of the dual, relative to the tolerance, up to which no smaller face is sought.
+_MORE_FACES = 10.0
+# Prices of the directions in which X grows, relative to the tolerance: a larger X needs a smaller one.
+_PRICES = (1.0, 1e-4)
 _WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
@@ -161,15 +168,15 @@ class Path:
         answer = _single_variable_ray(program) or solve_on_path(program, settings, start, progress)
         if answer.stop in _WITH_POINT:
             answer = _in_units(program, answer, settings, progress)
+        if answer.stop is StopReason.STALLED:
+            answer = _on_dual_faces(program, answer, settings, progress)
         if answer.stop is StopReason.CONVERGED:
             return answer
         answer = with_proof(program, answer, solve_on_path, settings, progress)
         answer = with_interior(program, answer, solve_on_path, settings, progress)
-        if answer.stop is StopReason.UNBOUNDED:
-            return answer
-        small = program.m <= _OTHER_FORM_ROWS and not program.curved
         # A face that proves the answer has multipliers of its own; there other forms prove no more.
         on_faces = answer.y_on_faces is not None and not np.array_equal(answer.y, answer.y_on_faces)
+        small = program.m <= _OTHER_FORM_ROWS and not program.curved
         if small and answer.stop is StopReason.STALLED and not on_faces:
             return _by_other_forms(program, answer, settings, progress)
         return answer
@@ -212,6 +219,42 @@ def _is_judged(program: Program, answer: Answer, settings: Any) -> bool:
 
 
 # Pays on: the worst case of a proximal method.
+def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: Progress) -> Answer:
+    """Return the best answer with multipliers on the faces of the dual that a large `X` shows.
+
+    A price on the directions in which ``X`` grows gives a smaller one.
+    """
+    if program.curved or program.capped or not stalled.X:
+        return stalled
+    sharp = replace(settings, tol=_SHARE_ON_FACES * settings.tol)
+    other, follow = progress.of_another_program(), behind(_REDUCTIONS, follow_path)
+    face, X, answers = DualFace.entire(program), stalled.X, [stalled]
+    try:
+        while (smaller := face.smaller(X)) is not None:
+            face = smaller
+            found = follow(face.program, sharp, None, other)
+            if found.stop not in _WITH_POINT:
+                return stalled
+            answers.append(face.restore(found))
+            X = found.X
+            if _worst(face.program, found) <= _MORE_FACES * settings.tol:
+                break
+        for price in _PRICES if len(answers) > 1 else ():
+            price *= settings.tol * scale_of(program).dual
+            priced = follow(face.priced(price), sharp, None, other)
+            if priced.stop not in _WITH_POINT:
+                break
+            answers.append(priced)
+            if _worst(program, _best_pair(program, answers, settings)) <= settings.tol:
+                break
+    except (CutShort, InfeasibleRowError):
+        return stalled
+    answer = _best_pair(program, answers, settings)
+    met = len(answers) > 1 and _worst(program, answer) <= settings.tol
+    return replace(answer, stop=StopReason.CONVERGED if met else StopReason.STALLED)
+
+
+# Pays on: a potential that a gradient step keeps.
 def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the best answer of the other form, the perturbed program and the given one, far from a solution.
 
@@ -219,13 +262,9 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
     multipliers. No answer takes the place of one that meets the tolerance, or nearly so, unless it does, too.
     """
     answers, near = [answer], max(settings.tol, _NEARLY_ATTAINED)
-
-    def rank(other: Answer) -> tuple[bool, bool, float, float]:
-        worst = _worst(program, other)
-        return worst > settings.tol, worst > near, _error(program, other), worst
-
     for form in (_by_other_form, _perturbed):
-        if _worst(program, answer) <= near and _error(program, answer) <= _NEARLY_KNOWN:
+        worst, error = _errors(program, answer)
+        if worst <= near and error <= _NEARLY_KNOWN:
             break
         try:
             other = form(program, settings, progress)
@@ -233,14 +272,21 @@ def _by_other_forms(program: Program, answer: Answer, settings: Any, progress: P
             break
         if other is not None and other.stop in _WITH_POINT:
             answers.append(other)
-            answer = min(_pairs(answers), key=rank)
+            answer = _best_pair(program, answers, settings)
     return answer
 
 
-def _pairs(answers: Sequence[Answer]) -> Iterator[Answer]:
-    """Yield the answers of the matrices of one and the multipliers of another or the same one."""
-    for a, b in product(answers, answers):
-        yield a if a is b else replace(a, y=b.y, y_on_faces=b.y_on_faces, stop=StopReason.STALLED)
+def _best_pair(program: Program, answers: Sequence[Answer], settings: Any) -> Answer:
+    """Return the matrices of one answer and the multipliers of another or the same one that prove most."""
+    near = max(settings.tol, _NEARLY_ATTAINED)
+
+    def rank(other: Answer) -> tuple[bool, bool, float, float]:
+        worst, error = _errors(program, other)
+        return worst > settings.tol, worst > near, error, worst
+
+    pairs, stop = product(answers, answers), StopReason.STALLED
+    mixed = (a if a is b else replace(a, y=b.y, y_on_faces=b.y_on_faces, stop=stop) for a, b in pairs)
+    return min(mixed, key=rank)
 
 
 def _by_other_form(program: Program, settings: Any, progress: Progress) -> Answer | None:
@@ -274,11 +320,12 @@ def _perturbed(program: Program, settings: Any, progress: Progress) -> Answer:
     return behind(_REDUCTIONS, follow_path)(perturbed, settings, None, progress.of_another_program())
 
 
-def _error(program: Program, answer: Answer) -> float:
-    """Return the largest of gap and residuals; among near answers, round-off at a large `X` counts too."""
+def _errors(program: Program, answer: Answer) -> tuple[float, float]:
+    """Return the largest of gap and residuals, and the same with the round-off at a large `X`."""
     certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
     cost = cost_of_round_off(program, answer.X, answer.y)
-    return max(certificate.worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
+    worst = certificate.worst
+    return worst, max(worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
 
 
 def _worst(program: Program, answer: Answer) -> float:

@@ -53,16 +53,16 @@ def proximal_gradient(steps, units=(1.0, 1.0)):
 def test_proximal_gradient(steps, units):
     solution = proximal_gradient(steps, units).solve(tol=1e-8)
     unit = units[0] * units[1]
-    assert solution.status in ("optimal", "optimal_inaccurate")
-    assert abs(solution.value - unit / (4 * steps)) <= 1e-6 * unit
-    assert abs(solution.value - unit / (4 * steps)) <= solution.error <= 1e-5 * unit
+    assert solution.status == "optimal"
+    assert abs(solution.value - unit / (4 * steps)) <= solution.error <= 1e-7 * unit
 
 
 @pytest.mark.parametrize("way", [{"method": "bregopt", "tol": 1e-8}, {"solver": bregopt.cvxpy.BREGOPT}])
 def test_proximal_gradient_by_cvxpy(way):
     problem = proximal_gradient(2).to_cvxpy()
     problem.solve(**way)
-    assert problem.value == pytest.approx(1 / 8, abs=1e-6)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(1 / 8, abs=1e-8)
 
 
 @pytest.mark.parametrize("k", [1, 4])
@@ -102,12 +102,12 @@ def receding(seed, equal):
 
 @pytest.mark.parametrize(("seed", "equal"), [(1, True), (0, False), (8, False)])
 def test_matrices_that_recede(seed, equal):
-    """Without the other forms the last two have relative errors of 6e-4 and infinity."""
+    """Without the faces of the dual their errors are above 5e-5, and infinite in the last one."""
     problem, value = receding(seed, equal)
     solution = problem.solve(tol=1e-8)
     assert solution.status in ("optimal", "optimal_inaccurate")
     assert abs(solution.value - value) <= solution.error * (1 + 1e-6)
-    assert solution.error <= 3e-4 * max(abs(value), 1)  # 2e-4 on some processors
+    assert solution.error <= 5e-5 * max(abs(value), 1)
 
 
 def test_a_dual_form_of_many_rows_is_not_tried(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from samples import first
 
 import bregopt as bo
-from bregopt.routes.alternatives import recession
+from bregopt.presolve.recession import recession
 
 SENTENCE = "approached without being attained"
 pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")

@@ -1,0 +1,122 @@
+"""Facial reduction of the dual: closed forms, and optima that the construction of a problem knows."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+import bregopt.cvxpy
+from bregopt.presolve.recession import DualFace, _of_integers, _rows_and_costs, _safer
+from bregopt.program import Bounds
+from bregopt.routes.ipm import path_route
+
+pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning", "ignore::UserWarning")
+
+
+def receding(seed, n=6, m=8):
+    """Return costs, rows, bounds and optimum of a problem whose `X` recedes along ``e e'``, and ``e``.
+
+    ``e`` is the sum of two unit vectors. No row sees ``e e'``. Complementary ``M`` and ``Z`` with ``Z e = 0``
+    prove the optimum.
+    """
+    rng = np.random.default_rng(seed)
+    e = np.zeros(n)
+    e[[0, 2]] = 1.0
+    P = np.linalg.qr(np.column_stack([e, rng.normal(size=(n, n - 1))]))[0]
+    M = P[:, 1:3] @ P[:, 1:3].T + np.outer(e, e)
+    Z = P[:, 3:] @ P[:, 3:].T
+    A = rng.normal(size=(m, n, n))
+    A = A + A.swapaxes(1, 2)
+    A -= np.outer(e, e) * (A @ e @ e)[:, None, None] / 4
+    y = np.abs(rng.normal(size=m))
+    C, b = Z + np.tensordot(y, A, 1), np.tensordot(A, M, 2)
+    return C, A, b, float(np.vdot(C, M)), e
+
+
+@pytest.mark.parametrize("way", ["language", "method", "solver"])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_attained_optimum_of_an_unbounded_set_is_optimal(seed, way):
+    """The set of optima contains a ray, so no multipliers have a definite `Z`."""
+    C, A, b, value, _ = receding(seed)
+    if way == "language":
+        X, Y = bo.PSD(len(C)), bo.PSD(3)
+        rows = [bo.inner(a, X) >= c for a, c in zip(A, b, strict=True)]
+        rows += [2 * Y[0, 1] == 2, Y[2, 2] == 1]  # the trace of Y adds two at least, and one
+        solution = bo.Problem(bo.Minimize(bo.inner(C, X) + bo.trace(Y)), rows).solve(tol=1e-7)
+        assert solution.status == "optimal"
+        assert abs(solution.value - value - 3) <= min(solution.error * (1 + 1e-6), 1e-6)
+        return
+    X = cp.Variable(C.shape, PSD=True)
+    rows = [cp.trace(a @ X) >= c for a, c in zip(A, b, strict=True)]
+    problem = cp.Problem(cp.Minimize(cp.trace(C @ X)), rows)
+    problem.solve(
+        **({"method": "bregopt", "tol": 1e-8} if way == "method" else {"solver": bregopt.cvxpy.BREGOPT})
+    )
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(value, abs=1e-6)
+
+
+def test_the_face_has_the_optimum_that_no_matrix_attains():
+    """``X_00`` with ``X_01 = 1`` has the infimum 0; on the face the row has the multiplier zero."""
+    X = bo.PSD(2)
+    program = bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2]).program()
+    face = DualFace.entire(program).smaller([np.diag([1e-4, 1e4])])
+    assert abs(face.U[0][:, 0]) == pytest.approx([0, 1], abs=1e-14)
+    assert face.program.A.orders == (1,)
+    assert np.abs(face.program.B.toarray()) == pytest.approx(np.array([[np.sqrt(2) * np.sqrt(2)]]))
+    answer = bo.Problem(bo.Minimize(X[0, 0]), [2 * X[0, 1] == 2]).solve(solver="path", tol=1e-8)
+    assert answer.status != "optimal"
+    assert 0 < answer.value <= answer.error
+
+
+def test_rows_that_free_variables_keep_have_no_multiplier():
+    """``X_01 >= 1`` costs nothing where ``X_11`` may have any size: only the other row counts."""
+    X = bo.PSD(3)
+    rows = [X[0, 1] >= 1, X[0, 0] >= 2, X[2, 2] >= 3]
+    program = bo.Problem(bo.Minimize(X[0, 0] + X[2, 2]), rows).program()
+    face = DualFace.entire(program).smaller([np.diag([2.0, 1e7, 3.0])])
+    assert face.kept.tolist() == [1, 2]
+    assert face.program.k == 0
+
+
+def test_safe_sides_by_hand():
+    """The first variable changes only the first row, the second one the other two in opposite directions."""
+    bounds = Bounds.of_hard_rows(np.array([0.0, 0.0, -np.inf]), np.array([np.inf, np.inf, 1.0]))
+    columns = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+    assert _safer(bounds, columns).tolist() == [True, False, False]
+    columns[2, 1] = -1.0
+    assert _safer(bounds, columns).tolist() == [True, True, True]
+    columns[3] = 1.0, 0.0  # the first one costs more
+    assert _safer(bounds, columns).tolist() == [False, True, True]
+
+
+def test_equalities_are_not_left_out():
+    bounds = Bounds.of_hard_rows(np.zeros(1), np.zeros(1))
+    assert not _safer(bounds, np.array([[1.0], [0.0]])).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_integers_are_found_exactly(seed):
+    C, A, b, _, e = receding(seed)
+    X = bo.PSD(len(C))
+    program = bo.Problem(
+        bo.Minimize(bo.inner(C, X)), [bo.inner(a, X) >= c for a, c in zip(A, b, strict=True)]
+    ).program()
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=C.shape)
+    rows, noise = _rows_and_costs(program), noise @ noise.T
+    found = _of_integers(program, rows, [1e6 * np.outer(e, e) + noise])
+    assert np.abs(np.abs(found.U[0][:, 0]) - e / np.sqrt(2)).max() <= 1e-15
+    other = np.eye(len(C))[1]  # a direction that rows see
+    assert (
+        _of_integers(program, _rows_and_costs(program), [1e6 * np.outer(other, other) + noise @ noise.T])
+        is None
+    )
+
+
+def test_problems_with_interiors_are_left_alone(monkeypatch):
+    asked = []
+    monkeypatch.setattr(path_route, "_on_dual_faces", lambda *given: asked.append(given))
+    X = bo.PSD(4)
+    assert bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve(solver="path").status == "optimal"
+    assert not asked
