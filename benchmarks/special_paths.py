@@ -50,7 +50,6 @@ from bregopt.cvxpy import BREGOPT, exponential_cones
 from bregopt.cvxpy.conic_program import Names
 from bregopt.cvxpy.problems import convex_atoms
 from bregopt.program import Answer
-from bregopt.routes.augmented_lagrangian import standard_form
 
 Array = Any
 Call = Callable[[], Any]
@@ -100,19 +99,6 @@ def without(*names: str) -> Callable[[], Any]:
             yield
 
     return off
-
-
-@contextlib.contextmanager
-def no_singular_matrices() -> Iterator[None]:
-    """Points inside cones are inside all of them."""
-    depths = standard_form.StandardForm._depths
-
-    def strict(form: Any, x: Any) -> Any:
-        found = depths(form, x)
-        return found if found is not None and found[0].all() else None
-
-    with patch.object(standard_form.StandardForm, "_depths", strict):
-        yield
 
 
 def _stalled(*given: Any) -> Any:
@@ -1114,21 +1100,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("k-means, n = 100", solving(relaxations.k_means, bo, solver="lagrangian")),
         ),
         (
-            "points inside bounds alone",
-            "routes.augmented_lagrangian.standard_form:StandardForm.inside",
-            no_singular_matrices,
-            *(
-                "a quadratic assignment of size 8",
-                solving(relaxations.quadratic_assignment, bo, 8, solver="lagrangian"),
-            ),
-        ),
-        (
-            *("faces at points inside bounds", "routes.augmented_lagrangian.route:_integer_face"),
-            answering("routes.augmented_lagrangian.route._integer_face", None),
-            "a quadratic assignment on a grid of nine",
-            solving(relaxations.assignment_on_a_grid, bo, solver="lagrangian"),
-        ),
-        (
             *("path after a stall", "routes.augmented_lagrangian.route:_or_on_path"),
             replaced("routes.augmented_lagrangian.route._PATH_FLOPS", 0.0),
             *("an optimum that is not attained", solving(not_attained, solver="lagrangian")),
@@ -1243,10 +1214,15 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a lifted assignment of size 3", solving(relaxations.lifted_assignment, bo, 3, 3)),
         ),
         (
-            *("faces of integers", "routes.ipm.central_path:_integer_face"),
-            answering("routes.ipm.central_path._integer_face", None),
+            *("faces of integers", "presolve.faces:integer_faces"),
+            answering("routes.ipm.central_path.integer_faces", None),
             "a quadratic assignment of size 7",
             None if data is None else verified(partial(bo.read_sdpa, data / "sdplib" / "qap7.dat-s.gz")),
+        ),
+        (
+            *("faces with all rows", "presolve.faces:sparse_integer_faces", without("sparse integer faces")),
+            "a quadratic assignment on a grid of nine",
+            solving(relaxations.assignment_on_a_grid, bo, solver="lagrangian"),
         ),
         (
             *("independent rows", "presolve.equalities:independent_rows", without("independent rows")),

@@ -59,12 +59,15 @@ class Reduced:
     whole: Program
     program: Program
 
-    margin: ClassVar[float] = 1.0
-    """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
     rescales: ClassVar[bool] = False
     """Whether certificates of `program` are relative to other magnitudes than those of `whole`."""
     repeats: ClassVar[bool] = False
     """Whether the reduction may apply to its own result."""
+
+    @property
+    def margin(self) -> float:
+        """The fraction of the tolerance to which `program` is solved, as errors may be larger in `whole`."""
+        return 1.0
 
     @property
     def summary(self) -> str:
@@ -172,6 +175,7 @@ REQUESTED: dict[str, _Apply] = {
     "independent rows": _ours("equalities:independent_rows"),
     "independent columns": _ours("variables:independent_columns", _variables),
     "faces": _ours("faces:faces"),
+    "sparse integer faces": _ours("faces:sparse_integer_faces"),
     "face coordinates": _ours("faces:face_coordinates"),
     "chordal sparsity": _ours("chordal:chordal_sparsity", _large),
     "whitening": _ours("coordinates:whitening"),

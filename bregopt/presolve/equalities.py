@@ -36,7 +36,7 @@ equalities as unit vectors, the rows of ``F``, and their right-hand sides ``b``:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -440,7 +440,10 @@ class Condensed(Reduced):
     V: Array
     s: Array
     farkas: Array | None
-    margin: ClassVar[float] = 0.1  # multipliers and violations that are summed over many more rows
+
+    @property
+    def margin(self) -> float:
+        return 0.1  # multipliers and violations are summed over many more rows
 
     @property
     def summary(self) -> str:

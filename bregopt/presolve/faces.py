@@ -11,26 +11,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
 from bregopt.certify import Certificate, PrimalDualPoint, certify, dimacs_errors
 from bregopt.certify.certificate import objective_size
 from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
+from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import symmetrize
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
+from bregopt.presolve.svec import Svec, sparse_svec, svec
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries, SparseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import proves_infeasible
+
+if TYPE_CHECKING:
+    from bregopt.presolve.integer_faces import OnIntegerFace
 
 __all__ = [
     "OnFaces",
@@ -39,8 +45,11 @@ __all__ = [
     "faces",
     "has_rows_of_integers",
     "implied_faces",
+    "integer_faces",
     "on_faces",
     "shortfall",
+    "singular_point",
+    "sparse_integer_faces",
 ]
 
 # Number of random vectors that show that a row does not vanish on a face.
@@ -55,6 +64,12 @@ _FARKAS_NOISES = (0.0, 1e-10, 1e-8, 1e-6)
 _MULTIPLE_MARGIN = 1e-3
 # Order of a matrix up to which the null space that its rows have in common is looked for.
 _LARGEST_NULL_SPACE = 500
+# Alternating projections in search of a point on the rows, corrections of one, and the multiple of the
+# diagonal that dependent rows need in their Gram matrix.
+_PROJECTIONS, _CORRECTIONS, _RIDGE = 12, 3, 1e-12
+# Residual of rows relative to the bounds, and least eigenvalues relative to the largest, that are round-off;
+# least eigenvalue of a definite matrix; and that of the points between, relative to the first one.
+_ON_ROWS, _PSD, _SINGULAR, _DEPTH = 1e-9, 1e-12, 1e-8, 0.1
 # Rows of integers above which no face is sought that they imply together.
 _LARGEST_INTEGER_ROWS = 3_000
 # Singular values of their equations that count as zero: directions in which U does not change.
@@ -213,27 +228,6 @@ class OnFaces(Reduced):
         return max(needed + _MULTIPLE_MARGIN * (abs(needed) + scale), 0.0)
 
 
-def has_rows_of_integers(program: Program) -> bool:
-    """Whether a linear program has equalities, and integers alone as coefficients, in one or two matrices."""
-    if program.k or not 0 < np.count_nonzero(program.bounds.equal) <= _LARGEST_INTEGER_ROWS:
-        return False
-    if len(program.blocks) > 2 or any(
-        b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks
-    ):
-        return False
-    known: bool | None = program.A.plans.get(has_rows_of_integers)
-    if known is None:
-        known = program.A.plans[has_rows_of_integers] = all(map(_of_integers, program.A.terms))
-    return known
-
-
-def _of_integers(term: Term) -> bool:
-    if not isinstance(term.rows, Entries | SparseRows):
-        return False
-    value = term.rows.coordinates().value
-    return bool((value == np.rint(value)).all())
-
-
 @dataclass(frozen=True, eq=False)
 class InFaceCoordinates(Reduced):
     """A program in the ``M`` of ``X = V M V'``."""
@@ -373,6 +367,81 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
     alone = program.bounds.hard & program.alone
     mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
     return mask
+
+
+# --- Faces that a singular point shows --------------------------------------------------------------------
+
+
+# Pays on: a quadratic assignment of size 7.
+def integer_faces(program: Program, sparse: bool = False) -> OnIntegerFace | None:
+    """Restrict matrices to a face of integers; rows that others imply there are left out unless `sparse`.
+
+    It is the smallest face of a point on the equalities, far from the boundary otherwise.
+    """
+    X = singular_point(program) if has_rows_of_integers(program) else None
+    if X is None:
+        return None
+    from bregopt.presolve.integer_faces import integer_face  # few programs wait for exact arithmetic
+
+    return integer_face(program, X, sparse=sparse)
+
+
+# Pays on: a quadratic assignment on a grid of nine.
+def sparse_integer_faces(program: Program, tolerances: Tolerances) -> OnFaces | None:
+    """Restrict matrices to a face of integers, with all rows, for methods that need them sparse."""
+    return integer_faces(program, sparse=True)
+
+
+def has_rows_of_integers(program: Program) -> bool:
+    """Whether a linear program has equalities, and integers alone as coefficients, in one or two matrices."""
+    if program.k or not 0 < np.count_nonzero(program.bounds.equal) <= _LARGEST_INTEGER_ROWS:
+        return False
+    if len(program.blocks) > 2 or any(
+        b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks
+    ):
+        return False
+    known: bool | None = program.A.plans.get(has_rows_of_integers)
+    if known is None:
+        known = program.A.plans[has_rows_of_integers] = all(map(_of_integers, program.A.terms))
+    return known
+
+
+def _of_integers(term: Term) -> bool:
+    if not isinstance(term.rows, Entries | SparseRows):
+        return False
+    value = term.rows.coordinates().value
+    return bool((value == np.rint(value)).all())
+
+
+def singular_point(program: Program) -> list[Array] | None:
+    """Return psd matrices that meet the equalities, None if some are definite or none are found."""
+    equal = program.bounds.equal
+    identity = np.concatenate([svec(np.eye(n)) for n in program.A.orders])
+    A: Any = sparse_svec(program.A)[equal]
+    level, b = A @ identity, program.bounds.lo[equal]
+    alpha = abs(float(level @ b)) / (float(level @ level) or 1.0) or 1.0
+    if np.abs(alpha * level - b).max() <= _ON_ROWS * np.abs(b).max(initial=0.0):
+        return None
+    from scipy.sparse.linalg import splu  # few programs wait
+
+    gram = sp.csc_array(A @ A.T)
+    factor = splu(gram + _RIDGE * sp.diags_array(gram.diagonal() + TINY, format="csc"))
+    space, x = Svec(program.A.orders, 0), alpha * identity
+    for _ in range(_PROJECTIONS):
+        checkpoint(max(program.A.orders))
+        for _ in range(_CORRECTIONS):
+            x = x - A.T @ factor.solve(A @ x - b)
+        X = [stack[0] for stack in space.points(x[None])[0]]
+        eigen = [np.linalg.eigh(M) for M in X]
+        if np.abs(A @ x - b).max() > _ON_ROWS * max(np.abs(b).max(initial=0.0), alpha):
+            return None
+        if all(d[0] >= -_PSD * d[-1] for d, _ in eigen):
+            above = [np.where(d > _SINGULAR * d[-1], d, 0.0) for d, _ in eigen]
+            if all(d.all() for d in above):
+                return None
+            return [(Q * d) @ Q.T for d, (_, Q) in zip(above, eigen, strict=True)]
+        x = np.concatenate([svec((Q * np.maximum(d, _DEPTH * alpha)) @ Q.T) for d, Q in eigen])
+    return None
 
 
 # --- Faces up to round-off ------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _of_integers(program: Program, rows: Array, X: Sequence[Array]) -> Recession
 
     None is returned if that range is none of integers, or if ``U'A_k U`` or ``U'C U`` is not zero.
     """
-    from bregopt.presolve.revealed_faces import integer_basis  # only answers that diverge wait
+    from bregopt.presolve.integer_faces import integer_basis  # only answers that diverge wait
 
     decomposed, U = [np.linalg.eigh(X_b) for X_b in X], []
     values = np.sort(np.concatenate([own for own, _ in decomposed]))[::-1]

@@ -14,7 +14,7 @@ import scipy.linalg
 
 from bregopt.arrays import LARGEST, TINY, Array
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError
-from bregopt.presolve.faces import has_rows_of_integers
+from bregopt.presolve.faces import has_rows_of_integers, singular_point
 from bregopt.program import LowRank, Program
 from bregopt.program.convex_terms import Tangent
 from bregopt.program.rows import SparseRows, add_rows
@@ -406,7 +406,7 @@ class _Search:
 
 
 def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFace | None:
-    """Return the face of integers near an answer, None where it is near none.
+    """Return the face of integers of a point on the rows or of an answer, None where these show none.
 
     The least eigenvalue of the answer, relative to the trace, is below the `largest` one.
     """
@@ -415,13 +415,17 @@ def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFac
         return None
     plain = all(b.nearness is None and b.cap is None and b.face is None for b in program.blocks)
     few = plain and len(X) <= _FEW and program.m <= _FEW_ROWS and largest == math.inf
-    if not has_rows_of_integers(program) and not few:
+    integers = has_rows_of_integers(program)
+    if not integers and not few:
         return None
-    from bregopt.presolve.revealed_faces import integer_face  # few programs wait
+    from bregopt.presolve.integer_faces import integer_face  # few programs wait
 
-    least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
-    near = min(least, default=math.inf) < largest
-    found = integer_face(program, X, optimum=few) if near else None
+    point = singular_point(program) if integers else None
+    found = None if point is None else integer_face(program, point)
+    if found is None:
+        least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]
+        near = min(least, default=math.inf) < largest
+        found = integer_face(program, X, optimum=few) if near else None
     return None if found is None else found.face
 
 

@@ -9,7 +9,7 @@ from samples import first, turns
 
 import bregopt as bo
 import bregopt_check as check
-from bregopt.presolve.revealed_faces import integer_face
+from bregopt.presolve.integer_faces import integer_face
 from bregopt.records import replace
 from bregopt.rigorous.data import data_of
 from bregopt.rigorous.faces import IntegerFace, as_integers, exposes, on_integer_face, relations_of

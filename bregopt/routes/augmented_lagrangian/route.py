@@ -8,15 +8,13 @@ answers.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bregopt.arrays import TINY, Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
 from bregopt.clock import CutShort
-from bregopt.presolve import Presolved
-from bregopt.presolve.faces import has_rows_of_integers
 from bregopt.program import LIMITS, Answer, Penalty, Program, Start, StopReason, pays
 from bregopt.program.scale import newton_flops
 from bregopt.records import dataclass, replace
@@ -27,9 +25,6 @@ from bregopt.routes.augmented_lagrangian.standard_form import StandardForm
 from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.progress import Monitor, Progress, reason
-
-if TYPE_CHECKING:
-    from bregopt.presolve.revealed_faces import OnIntegerFace
 
 __all__ = ["Lagrangian"]
 
@@ -106,6 +101,7 @@ class Lagrangian:
             "defined variables",
             "zero sums",
             "faces",
+            "sparse integer faces",
         ),
     )
     Settings: ClassVar[type[base.Settings]] = LagrangianSettings
@@ -155,23 +151,7 @@ def _proving(program: Program, settings: Any, start: Start | None, progress: Pro
 
 
 def _solve(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-    form = StandardForm(program)
-    face = _integer_face(form)
-    if face is None:
-        return _Run(form, settings, progress).answer(start)
-    presolved = Presolved(program, (face,))
-    form = StandardForm(face.program)
-    return presolved.restore(_Run(form, settings, progress.within(presolved)).answer(start))
-
-
-# Pays on: a quadratic assignment on a grid of nine.
-def _integer_face(form: StandardForm) -> OnIntegerFace | None:
-    """Return the program on a face of integers, with all its rows, where these keep matrices singular."""
-    if form.inside is None or form.inside[1].all() or not has_rows_of_integers(form.program):
-        return None
-    from bregopt.presolve.revealed_faces import integer_face  # few programs wait
-
-    return integer_face(form.program, form.matrices(form.inside[0]), sparse=True)
+    return _Run(program, settings, progress).answer(start)
 
 
 class _Certified(NamedTuple):
@@ -191,14 +171,13 @@ class _Run:
 
     Parameters
     ----------
-    form : StandardForm
+    program : Program
     settings : LagrangianSettings
     progress : Progress
     """
 
-    def __init__(self, form: StandardForm, settings: Any, progress: Progress) -> None:
-        program = form.program
-        self._form, self._program, self._tol = form, program, settings.tol
+    def __init__(self, program: Program, settings: Any, progress: Progress) -> None:
+        self._form, self._program, self._tol = StandardForm(program), program, settings.tol
         self._tuning: LagrangianTuning = settings.tuning
         self._most = settings.max_iter
         self._progress, self._monitor = progress, Monitor(program, settings, progress)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
+from bregopt.arrays import EPS, Array, IntArray, Mask
 from bregopt.certify import trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.linalg import DefiniteFactor, conjugate_gradients
@@ -249,20 +249,14 @@ class StandardForm:
         return x
 
     def repaired(self, x: Array) -> Array | None:
-        """Return a point on the equations and in the cones near one in the cones; None if none is known.
-
-        Where rows keep matrices singular, no projection on the equations is psd. The point then keeps what it
-        misses of them, and enters the bounds on entries.
-        """
+        """Return a point on the equations and in the cones near one in the cones; None if none is known."""
         if self.inside is None:
             return None
         inside, mu, room, depth = self.inside
-        at, share = x, _INWARD
-        if mu.all():
-            at = self.on_rows(x)
-            for own, n, least in zip(self._own, self.orders, mu, strict=True):
-                delta = float(np.linalg.norm(at[own] - x[own])) + n * EPS * float(np.linalg.norm(at[own]))
-                share = max(share, delta / (delta + least))
+        at, share = self.on_rows(x), _INWARD
+        for own, n, least in zip(self._own, self.orders, mu, strict=True):
+            delta = float(np.linalg.norm(at[own] - x[own])) + n * EPS * float(np.linalg.norm(at[own]))
+            share = max(share, delta / (delta + least))
         out = np.maximum(-self._room(at), 0.0)
         if out.any():
             share = max(share, float((out / (out + room)).max()))
@@ -276,28 +270,24 @@ class StandardForm:
         """A point that meets the equations inside the cones, and the distances from their boundaries.
 
         The last ones are the least eigenvalues of each matrix, distances from bounds (of ``v``, then of
-        entries), and the least eigenvalues of each second-order cone. Where rows keep matrices singular, as
-        those of quadratic assignments do, it is inside the bounds and other cones alone.
+        entries), and the least eigenvalues of each second-order cone.
         """
         traces = zip(trace_bounds(self.program), self.orders, strict=True)
         sizes = [bound.value / n / self.primal for bound, n in traces if bound is not None]
         level = (
             float(np.mean(sizes)) if sizes and min(sizes) > 0 else 1 / np.sqrt(max(self.orders, default=1))
         )
-        singular = None
         for size in _SIZES:
             alpha = size * level
             x = self._raised(np.zeros(len(self.c)), alpha)
             for _ in range(_PROJECTIONS):
                 x = self.on_rows(x)
                 found = self._depths(x)
-                if found is not None and found[0].all():
+                if found is not None:
                     return x, *found
-                # Pays on: a quadratic assignment of size 8.
-                singular = singular if found is None else (x, *found)
                 checkpoint(max(self.orders))
                 x = self._raised(x, 0.1 * alpha)
-        return singular
+        return None
 
     def _raised(self, x: Array, depth: float) -> Array:
         """Return a point near one, inside cones and hard bounds by `depth`, or by a fourth of a width.
@@ -324,7 +314,7 @@ class StandardForm:
         return np.concatenate([room, np.minimum(entries - self.least, self.most - entries)])
 
     def _depths(self, x: Array) -> tuple[Array, Array, Array] | None:
-        """Return how far a point is inside the cones and bounds, zero for singular matrices; or None."""
+        """Return how far a point is inside the cones and bounds, None if it is not."""
         if float(np.linalg.norm(self.activity(x) - self.b)) > 1e-9:
             return None
         v, matrices, room = x[self.entries :], self.matrices(x), self._room(x)
@@ -333,11 +323,11 @@ class StandardForm:
             return None
         on_faces = [face.compress(X) for X, face in zip(matrices, self.faces, strict=True)]
         mu = np.array([float(np.linalg.eigvalsh(M)[0]) if len(M) else np.inf for M in on_faces])
-        mean = np.array([max(float(np.trace(X)) / max(len(X), 1), TINY) for X in matrices])
+        mean = np.array([float(np.trace(X)) / max(len(X), 1) for X in matrices])
         depth = self.cones.least_eigenvalues(v[self.cones.index])
-        if (mu < -1e-12 * mean).any() or not (depth > 1e-8 * np.abs(v[self.cones.axes])).all():
+        if not (mu > 1e-8 * mean).all() or not (depth > 1e-8 * np.abs(v[self.cones.axes])).all():
             return None
-        return np.where(mu > 1e-8 * mean, mu, 0.0), room, depth
+        return mu, room, depth
 
 
 # Pays on: k-means, n = 100.

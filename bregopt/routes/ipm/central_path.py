@@ -29,19 +29,18 @@ from bregopt.certify.point import (
 from bregopt.certify.proofs import MENDED
 from bregopt.linalg import DefiniteFactor, symmetrize, without_noise
 from bregopt.presolve import Presolved
-from bregopt.presolve.faces import has_rows_of_integers
+from bregopt.presolve.faces import integer_faces
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import DimacsSizes, dimacs_sizes
 from bregopt.records import cached_property, replace
 from bregopt.rigorous import recedes
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.plan import Plan
 from bregopt.routes.ipm.start import INNER_ERROR, STEPS, first_iterate, warm_iterate
 from bregopt.routes.progress import Followed, Method, Monitor, Progress
 
 if TYPE_CHECKING:
-    from bregopt.presolve.revealed_faces import OnIntegerFace
+    from bregopt.presolve.integer_faces import OnIntegerFace
 
 __all__ = ["follow_path"]
 
@@ -66,8 +65,8 @@ _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
 _NO_SIZES = DimacsSizes(math.inf, math.inf)  # of a program without DIMACS errors
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
-# Steps whose iterate is searched for a face of integers. An iterate that meets the rows has an interior.
-_FACE_STEPS = (3, 4, 5, 6, 8)
+# Step after which a face of integers is sought if the rows are not met yet: they may leave no interior.
+_FACE_STEP = 3
 
 
 def follow_path(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
@@ -95,7 +94,7 @@ def follow_path(program: Program, settings: Any, start: Start | None, progress: 
 
 
 def _on_face(face: OnIntegerFace, settings: Any, progress: Progress, steps: int) -> Answer:
-    """Return the answer of the path on a face that an iterate has shown after some steps."""
+    """Return the answer of the path on a face that was found after some steps."""
     presolved = Presolved(face.whole, (face,))
     left = settings.max_iter and max(settings.max_iter - steps, 1)
     inside = replace(settings, tol=presolved.margin * settings.tol, max_iter=left)
@@ -213,8 +212,8 @@ class _CentralPath(Method):
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray if the iterates diverge along one; look for a face of integers."""
         program, tol = self._program, self._settings.tol
-        if step in _FACE_STEPS and certificate.primal_residual > _NEGLIGIBLE:
-            self.face = _integer_face(program, at, self._plan)
+        if step == _FACE_STEP and certificate.primal_residual > _NEGLIGIBLE:
+            self.face = integer_faces(program)
         if certificate.primal_residual > tol and self._dual_diverges(at):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
@@ -395,16 +394,6 @@ class _Scores:
         if len(small):
             relative[small[missed[small] <= self._round_off[small]]] = 0.0
         return float(np.maximum.reduce(relative, initial=0.0))
-
-
-# Pays on: a quadratic assignment of size 7.
-def _integer_face(program: Program, at: Iterate, plan: Plan) -> OnIntegerFace | None:
-    """Return the program on the face of integers that an iterate shows, if it has rows of integers."""
-    if not has_rows_of_integers(program):
-        return None
-    from bregopt.presolve.revealed_faces import integer_face  # few programs wait
-
-    return integer_face(program, plan.matrices(at.X))
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:
