@@ -634,6 +634,18 @@ def least_centered(n: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(cost), [bo.inner(np.ones((n, n)), X) == 0])
 
 
+def correlations_within_bounds(count: int, n: int) -> Found:
+    """Solve a stack of sample correlations, 1/2 in truth, with noise that makes them indefinite."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(count, n + 5, n)) @ np.linalg.cholesky(np.full((n, n), 0.5) + 0.5 * np.eye(n)).T
+    noise = 0.05 * rng.normal(size=(count, n, n))
+    A = np.array([np.corrcoef(own.T) for own in Z]) + (noise + noise.swapaxes(1, 2)) / 2
+    A[:, range(n), range(n)] = 1.0
+    sols = bo.nearest_correlation(A, lower=np.full((n, n), 0.3), upper=np.full((n, n), 0.8))
+    worst = next((sol for sol in sols if sol.status != "optimal"), sols[0])
+    return Found(worst.status, max(sol.iterations for sol in sols), max(sol.gap for sol in sols))
+
+
 def nearness_with_a_null_vector(n: int) -> bo.Problem:
     """Return a von Neumann nearness problem whose rows have a null vector."""
     X = bo.PSD(n)
@@ -1585,6 +1597,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("products of one stack", "problems.correlation.answer:CorrelationSolution._products"),
             replaced("problems.correlation.answer.CorrelationSolution._products", None),
             *("the gradient of a nearest correlation matrix, n = 12", lambda: gradient_of_nearest(12)),
+        ),
+        (
+            *("rounds of acting bounds", "routes.projection.stack_newton:_newton_on_acting_rows"),
+            replaced("routes.projection.stack_newton._WORKING_SET_ROWS", 10**9),
+            "20 correlation matrices within bounds, n = 60",
+            calling(correlations_within_bounds, 20, 60),
         ),
         (
             *("splitting of entries", "problems.correlation.norms:_splits"),

@@ -67,10 +67,7 @@ _ARMIJO, _NOISE = 1e-4, 1e-13  # least rise in a line search relative to the slo
 _SHORTEST_NEWTON_STEP, _SHORTEST_STEP = 1e-3, 1e-12  # along Newton's direction; along the scaled gradient
 _CG_STEPS = 200  # limit for one Newton direction
 _LEAST_CURVATURE = 1e-8  # of a row, relative to the largest: a singular point may have none
-_WORKING_SET_ROWS, _WORKING_SET_RATIO = (
-    300,
-    3,
-)  # more rows with bounds, also relative to the order, take rounds
+_WORKING_SET_ROWS = 5_000  # with bounds, in all matrices; more take rounds
 _LOGDET_STEPS = 20  # limit on the steps; the single solve needs fewer where X0 is far from the diagonal
 _FULL = 0.3  # Newton decrement up to which a full step converges quadratically
 _SHARE = NEGLIGIBLE_OBJECTIVE  # least size of the objective in a gap, as the scale of the divergence is one
@@ -222,6 +219,7 @@ def certificates_at(stack: EntryStack, watched: Sequence[Any], mu: float, offset
     return [found.of(k, mu, offset) for k in range(len(watched))]
 
 
+# Pays on: 20 correlation matrices within bounds, n = 60.
 def _newton_on_acting_rows(
     stack: EntryStack,
     rule: StackRule,
@@ -241,7 +239,7 @@ def _newton_on_acting_rows(
         Multipliers.
     """
     bounded = 0 if stack.fixed else int((stack.lo < stack.hi).any(axis=0).sum())
-    if bounded <= max(_WORKING_SET_ROWS, _WORKING_SET_RATIO * stack.n):
+    if len(stack) * bounded <= _WORKING_SET_ROWS:
         return _spectral_newton(stack, rule, limit, start, watched)
     used = (stack.lo == stack.hi).any(axis=0)
     used |= _reached(stack, stack.divergence.X0)
