@@ -171,8 +171,7 @@ def zero_sums(program: Program, tolerances: Tolerances) -> WithZeros | None:
     zero = bounds.hard & ((bounds.lo == 0) | (bounds.hi == 0))
     if not (zero & bounds.equal).any() or not (zero & ~bounds.equal).any():
         return None
-    rows = [term.rows for term in program.A.terms]
-    if not all(own.few_terms for own in rows) or sum(own.count() for own in rows) > _LARGEST_LISTED:
+    if sum(term.rows.count() for term in program.A.terms) > _LARGEST_LISTED:
         return None
     relations, implied = _Search(program).relations()
     if not relations:

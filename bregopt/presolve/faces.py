@@ -30,7 +30,6 @@ from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
 from bregopt.presolve.svec import Svec, sparse_svec, svec
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
-from bregopt.program.rows import Entries, SparseRows
 from bregopt.program.scale import scale_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import proves_infeasible
@@ -70,8 +69,8 @@ _PROJECTIONS, _CORRECTIONS, _RIDGE = 12, 3, 1e-12
 # Residual of rows relative to the bounds, and least eigenvalues relative to the largest, that are round-off;
 # least eigenvalue of a definite matrix; and that of the points between, relative to the first one.
 _ON_ROWS, _PSD, _SINGULAR, _DEPTH = 1e-9, 1e-12, 1e-8, 0.1
-# Rows of integers above which no face is sought that they imply together.
-_LARGEST_INTEGER_ROWS = 3_000
+# Rows of integers, and terms of them, above which no face is sought that they imply together.
+_LARGEST_INTEGER_ROWS, _MOST_TERMS = 3_000, 1_000_000
 # Singular values of their equations that count as zero: directions in which U does not change.
 _TURN_RANK = 1e-5
 
@@ -407,7 +406,7 @@ def has_rows_of_integers(program: Program) -> bool:
 
 
 def _of_integers(term: Term) -> bool:
-    if not isinstance(term.rows, Entries | SparseRows):
+    if term.rows.count() > _MOST_TERMS:
         return False
     value = term.rows.coordinates().value
     return bool((value == np.rint(value)).all())
