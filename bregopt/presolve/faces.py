@@ -70,7 +70,7 @@ _PROJECTIONS, _CORRECTIONS, _RIDGE = 12, 3, 1e-12
 # least eigenvalue of a definite matrix; and that of the points between, relative to the first one.
 _ON_ROWS, _PSD, _SINGULAR, _DEPTH = 1e-9, 1e-12, 1e-8, 0.1
 # Rows of integers, and terms of them, above which no face is sought that they imply together.
-_LARGEST_INTEGER_ROWS, _MOST_TERMS = 3_000, 1_000_000
+_LARGEST_INTEGER_ROWS, _MOST_TERMS = 5_000, 1_000_000
 # Singular values of their equations that count as zero: directions in which U does not change.
 _TURN_RANK = 1e-5
 
@@ -481,6 +481,8 @@ class OnRevealedFaces(OnFaces):
         """Return multipliers of all rows with the same ``V'ZV`` and the least ``V'ZU``."""
         y = np.zeros(self.whole.m)
         y[self.kept] = on_faces
+        if not self.relations.shape[1]:
+            return y
         corners, turns = self._turns
         y += turns @ (corners @ np.concatenate([corner.ravel() for corner in self._corner(y, X)]))
         return y
@@ -490,10 +492,13 @@ class OnRevealedFaces(OnFaces):
         """Orthonormal ``V'A*(w)U`` of combinations of relations, as rows, and these ``w``, as columns."""
         unit = self.relations / np.linalg.norm(self.relations * self.whole.A.norms()[:, None], axis=0)
         corners = self._corners(unit.T)
-        squares, P = np.linalg.eigh(corners @ corners.T)
+        wide = corners.shape[0] <= corners.shape[1]
+        C = corners if wide else corners.T
+        squares, W = np.linalg.eigh(C @ C.T)
         turning = squares > _TURN_RANK**2  # the corner of F is zero, up to round-off
-        P = P[:, turning]
-        return P.T, unit @ ((corners.T @ P) / squares[turning])
+        s, W = np.sqrt(squares[turning]), W[:, turning]
+        P, Q = (W, C.T @ W / s) if wide else (C.T @ W / s, W)
+        return P.T, unit @ (Q / s)
 
     def certificate(self, X: Sequence[Matrix], u: Array, y: Array) -> Certificate:
         """Return the certificate on the faces, with an error for the round-off of the exposures.

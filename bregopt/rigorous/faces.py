@@ -60,7 +60,7 @@ __all__ = [
 
 _LARGEST_ORDER = 30  # of a definite matrix in fractions
 _LEAST = Fraction(1, 2**300)  # eigenvalue of one
-_LARGEST_RELATED = 3_000  # equalities of which those are sought that others imply
+_LARGEST_RELATED = 5_000  # equalities of which those are sought that others imply
 _LARGEST = 2.0**53  # below it, sums of integers are exact
 _DENOMINATORS = (0, 50, 500, 10_000)  # ends of those that are tried at once: most are small
 _ROUNDED = 1e-5  # of a multiple, the distance from an integer that counts as round-off

@@ -14,6 +14,7 @@ import bregopt as bo
 from bregopt.presolve import presolve
 from bregopt.program import Face
 from bregopt.records import replace
+from bregopt.rigorous import faces
 from bregopt.routes import routing
 from bregopt.routes.augmented_lagrangian import route, standard_form
 from bregopt.routes.augmented_lagrangian.alternating_directions import _Steps
@@ -281,6 +282,16 @@ def test_quadratic_assignments_beyond_their_relaxation_end_on_the_face(monkeypat
     assert other.value == pytest.approx(sol.value, rel=1e-5)
     assert sol.bound <= other.value * (1 + 1e-5)
     assert sol.value < 0.999 * least
+
+
+def test_faces_of_very_many_rows_are_used_without_their_relations(monkeypatch):
+    monkeypatch.setattr(faces, "_LARGEST_RELATED", 0)
+    monkeypatch.setattr(route, "_PATH_FLOPS", 0.0)  # no other route answers
+    at = np.array(list(itertools.product(range(2), range(3))))
+    problem, least = assignment(flows(6, np.random.default_rng(2)), taxicab(at))
+    sol = problem.solve(solver="lagrangian", tol=1e-4)
+    assert sol.status == "optimal"
+    assert 75.74 < sol.bound <= sol.value < 75.76 < least  # 303 / 4
 
 
 def test_contradictions_and_rays_are_proven():
