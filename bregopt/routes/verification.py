@@ -420,7 +420,8 @@ def _integer_face(program: Program, raw: Solution, largest: float) -> IntegerFac
         return None
     from bregopt.presolve.integer_faces import integer_face  # few programs wait
 
-    point = singular_point(program) if integers else None
+    # A second look, at any answer, follows one at a singular answer, which has seen the point.
+    point = singular_point(program) if integers and largest < math.inf else None
     found = None if point is None else integer_face(program, point)
     if found is None:
         least = [float(np.linalg.eigvalsh(M)[0] / np.trace(M)) for M in X if np.trace(M) > 0]

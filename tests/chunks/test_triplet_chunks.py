@@ -126,15 +126,16 @@ def test_the_answer_does_not_depend_on_chunks_order_origin_or_rotation(m):
     assert np.isclose(scaled.value, 1e6 * plain.value, rtol=2e-6)
 
 
-def test_every_executor_gives_the_same_digits(tmp_path, processes):
-    points, triplets = data(m=500)
+@pytest.mark.parametrize("m", first(1, [500, 1_000]))
+def test_every_executor_gives_the_same_digits(m, tmp_path, processes):
+    points, triplets = data(m=m)
     np.save(tmp_path / "points.npy", points)
     np.save(tmp_path / "triplets.npy", triplets)
-    files = bo.TripletChunks(tmp_path / "triplets.npy", str(tmp_path / "points.npy"), chunk=200)
-    alone = bo.TripletChunks(triplets, points, chunk=200).solve(sample=400)
+    files = bo.TripletChunks(tmp_path / "triplets.npy", str(tmp_path / "points.npy"), chunk=2 * m // 5)
+    alone = bo.TripletChunks(triplets, points, chunk=2 * m // 5).solve(sample=4 * m // 5)
     with ThreadPoolExecutor(2) as pool:
-        threaded = files.solve(sample=400, executor=pool)
-    parallel = files.solve(sample=400, executor=processes)
+        threaded = files.solve(sample=4 * m // 5, executor=pool)
+    parallel = files.solve(sample=4 * m // 5, executor=processes)
     for other in (threaded, parallel):
         assert (other.X == alone.X).all()
         assert other.dual_value == alone.dual_value
@@ -151,9 +152,10 @@ class Fragile(ProcessPoolExecutor):
         return super().submit(os._exit, 1) if self.tasks == 5 else super().submit(fn, *args, **kwargs)
 
 
-def test_a_lost_worker_does_not_change_the_answer():
-    points, triplets = data(m=400)
-    chunks = bo.TripletChunks(triplets, points, chunk=125)
+@pytest.mark.parametrize("m", first(1, [400, 800]))
+def test_a_lost_worker_does_not_change_the_answer(m):
+    points, triplets = data(m=m)
+    chunks = bo.TripletChunks(triplets, points, chunk=5 * m // 16)
     with Fragile(1, mp_context=get_context("spawn")) as fragile:
         found = chunks.solve(executor=fragile)
     assert (found.X == chunks.solve().X).all()
@@ -271,16 +273,17 @@ def test_each_round_is_told_and_may_be_the_last(capsys):
 
 
 @pytest.mark.filterwarnings("ignore:triplet chunks. user_limit:bregopt.ConvergenceWarning")
-def test_a_time_limit_returns_the_best_matrix_so_far(tmp_path):
-    points, triplets = data(m=3_000)
-    chunks = bo.TripletChunks(triplets, points, chunk=1_000)
-    whole = chunks.solve(sample=250)
-    ended = chunks.solve(sample=250, executor=Delayed(0.1), resume=tmp_path / "state.npz", time_limit=1)
+@pytest.mark.parametrize("m", first(1, [3_000, 6_000]))
+def test_a_time_limit_returns_the_best_matrix_so_far(m, tmp_path):
+    points, triplets = data(m=m)
+    chunks = bo.TripletChunks(triplets, points, chunk=m // 3)
+    whole = chunks.solve(sample=m // 12)
+    ended = chunks.solve(sample=m // 12, executor=Delayed(0.1), resume=tmp_path / "state.npz", time_limit=1)
     assert ended.stop_reason.startswith("time_limit was reached")
     assert 0 < ended.iterations < whole.iterations
     assert ended.value <= whole.dual_value + 1e-9
     assert np.isclose(np.trace(ended.X), 1)
-    assert agree(chunks.solve(sample=250, resume=tmp_path / "state.npz"), whole)
+    assert agree(chunks.solve(sample=m // 12, resume=tmp_path / "state.npz"), whole)
     none = chunks.solve(time_limit=1e-6)
     assert (none.status, none.iterations, none.gap) == ("user_limit", 0, np.inf)
     assert np.isnan(none.value)

@@ -128,10 +128,12 @@ def test_relaxations_end_where_their_multipliers_prove_the_cut(n):
     assert found.cut <= found.bound < n
 
 
-@pytest.mark.parametrize("bound", ["sdp", "triangles"])
-def test_a_definite_slack_counts_in_the_proof(bound):
+@pytest.mark.parametrize(
+    ("n", "bound"), first(2, [(n, bound) for n in (202, 250) for bound in ("sdp", "triangles")])
+)
+def test_a_definite_slack_counts_in_the_proof(n, bound):
     """Two dense parts, two edges between them: at the first steps ``C - A*(y)`` is far from singular."""
-    rng, n = np.random.default_rng(0), 202
+    rng = np.random.default_rng(0)
     W = np.triu(rng.random((n, n)) < 0.5, 1) * np.kron(np.eye(2), np.ones((n // 2, n // 2)))
     W[0, n - 1] = W[3, n - 4] = 1
     found = bo.min_balanced_cut(W + W.T, bound=bound)

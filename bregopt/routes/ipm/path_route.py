@@ -239,9 +239,10 @@ def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: P
             X = found.X
             if _worst(face.program, found) <= _MORE_FACES * settings.tol:
                 break
-        for price in _PRICES if len(answers) > 1 else ():
-            price *= settings.tol * scale_of(program).dual
-            priced = follow(face.priced(price), sharp, None, other)
+        if len(answers) == 1:
+            return stalled
+        for price in _PRICES:
+            priced = follow(face.priced(price * settings.tol * scale_of(program).dual), sharp, None, other)
             if priced.stop not in _WITH_POINT:
                 break
             answers.append(priced)
@@ -250,7 +251,7 @@ def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: P
     except (CutShort, InfeasibleRowError):
         return stalled
     answer = _best_pair(program, answers, settings)
-    met = len(answers) > 1 and _worst(program, answer) <= settings.tol
+    met = _worst(program, answer) <= settings.tol
     return replace(answer, stop=StopReason.CONVERGED if met else StopReason.STALLED)
 
 
