@@ -1369,6 +1369,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(linear_beside_a_matrix, 1800, 200),
         ),
         (
+            *("blocks as one matrix", "routes.ipm.plan:_joint", answering("routes.ipm.plan._joint", ())),
+            "hinf1",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf1.dat-s.gz"),
+        ),
+        (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),
             *("100 matrices of order 5", solving(blocks, 100, 5, 30, False)),
         ),
@@ -1419,7 +1424,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("Schur matrix of dense rows", "routes.ipm.plan:Plan"),
-            *(answering("routes.ipm.plan.DenseSchur.of", None), "100 random rows, n = 80"),
+            *(answering("routes.ipm.schur.DenseSchur.of", None), "100 random rows, n = 80"),
             solving(_random, 80, 60, 40, solver="path"),
         ),
         (

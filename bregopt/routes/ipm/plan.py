@@ -1,10 +1,10 @@
 """The plan of a program: what the method knows of its structure, computed once for all steps.
 
-All matrices are one flat vector. Its parts are the groups: a block, or a stack of small blocks of equal
-order and weight, which one call of LAPACK factorizes. The rows are one matrix on that vector where their
-entries are few enough to be listed, so that ``A`` and ``A*`` are one product each for all blocks. Rows of
-fewer numbers than entries, such as ``z z'``, keep their own formulas. The Schur matrix is a sum
-over the groups, by the cheapest formula for each (:class:`DenseSchur`, :mod:`bregopt.routes.ipm.block_rows`,
+All matrices are one flat vector. Its parts are the groups: a block, few small blocks as one block-diagonal
+matrix, or a stack of small blocks of equal order and weight. The rows are one matrix on that vector where
+their entries are few enough to be listed, so that ``A`` and ``A*`` are one product each for all blocks. Rows
+of fewer numbers than entries, such as ``z z'``, keep their own formulas. The Schur matrix is a sum
+over the groups, by the cheapest formula for each (:mod:`bregopt.routes.ipm.block_rows`,
 :mod:`bregopt.routes.ipm.many_blocks`).
 
 Newton's system at a point of the method is stated here, too; :mod:`bregopt.routes.ipm.row_system` solves it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,12 +28,16 @@ from bregopt.records import cached_property
 from bregopt.routes.ipm.block_rows import SPARSE_ORDER, RowAction
 from bregopt.routes.ipm.bound_state import FiniteBounds
 from bregopt.routes.ipm.cones import Cone, FaceCone, StackCone
+from bregopt.routes.ipm.schur import DenseSchur
 
 if TYPE_CHECKING:
     from bregopt.routes.ipm.many_blocks import StackRows
 
 __all__ = ["Group", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
 
+# Largest order of small blocks as one matrix, and its entries times the square of the number of rows. Up to
+# there the calls for more groups take longer than the arithmetic with zeros.
+_JOINT_ORDER, _JOINT_WORK = 20, 1e5
 # Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
 _STACK_ORDER = 40
 # Largest number of terms of all rows in a stack.
@@ -43,11 +47,7 @@ _STACK_TERMS = 5_000_000
 _DENSE_FRACTION = 0.1
 
 _SMALL_MAP = 50_000  # entries of a matrix of rows whose dense products take less time than sparse ones' calls
-# Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
-_CHEAP, _FULL = 1e5, 0.3
 _LISTED = 2_000_000  # entries of the rows in a block up to which they are listed
-# Approximate nanoseconds of one multiplication in a product of dense matrices.
-_FLOP_COST = 0.04
 
 
 class Group:
@@ -63,9 +63,14 @@ class Group:
     part : slice
         Its part of the flat vector.
     shape : tuple of int
-        ``(n, n)`` of a block, ``(B, n, n)`` of a stack.
+        ``(n, n)`` of one matrix, ``(B, n, n)`` of a stack.
     weight : float
         Of the ``-logdet X`` of each block.
+
+    Attributes
+    ----------
+    corners : list of slice
+        The places of several blocks on the diagonal of one matrix; empty for others.
     """
 
     def __init__(
@@ -80,11 +85,21 @@ class Group:
     ) -> None:
         self._A, self.blocks, self.cone, self.part = A, blocks, cone, part
         self.stack, self.shape, self.weight = stack, shape, weight
+        self.corners: list[slice] = []
+        if len(shape) == 2 and len(blocks) > 1:
+            ends = list(accumulate(A.orders[b] for b in blocks))
+            self.corners = list(map(slice, [0, *ends], ends))
+
+    def take_rows(self, rows: Array) -> None:
+        """Take the rows of several blocks as those of one, from their columns in a matrix of the rows."""
+        m, n = len(rows), self.shape[0]
+        self._A = LinearMap(m, (n,), (Term(0, np.arange(m), DenseRows(rows.reshape(m, n, n))),))
 
     @cached_property
     def rows(self) -> RowAction | StackRows:
         """Their part of the Schur matrix; systems in scaled coordinates do without it."""
-        return RowAction(self._A, self.blocks[0]) if self.stack is None else self.stack
+        block = 0 if self.corners else self.blocks[0]
+        return RowAction(self._A, block) if self.stack is None else self.stack
 
     @property
     def by_entry(self) -> bool:
@@ -95,9 +110,26 @@ class Group:
         """Return the matrices of the group in a flat vector, as a view."""
         return v[self.part].reshape(self.shape)
 
+    def first_entry(self, k: int) -> int:
+        """Return the place of the first entry of a block in the part of the group."""
+        n = self.shape[-1]
+        return self.corners[k].start * (n + 1) if self.corners else k * n**2
+
     def each(self, numbers: Any) -> Any:
         """Return a number for each matrix in a shape that multiplies the array of the group."""
+        if self.corners and numbers.size == len(self.corners):
+            return np.repeat(numbers, [own.stop - own.start for own in self.corners])[:, None]
         return numbers.reshape(*self.shape[:-2], 1, 1)
+
+    def joined(self, matrices: Sequence[Any]) -> Array:
+        """Return the part of the group in a flat vector, from the matrices of all blocks."""
+        own = [np.asarray(matrices[b]) for b in self.blocks]
+        if not self.corners:
+            return np.concatenate([M.ravel() for M in own])
+        array = np.zeros(self.shape)
+        for corner, M in zip(self.corners, own, strict=True):
+            array[corner, corner] = M
+        return array.ravel()
 
     def product(self, S: Array, X: Array) -> Array:
         """Return ``S X`` for ``S = A*(y)``, by the entries that the rows have if these are few."""
@@ -147,8 +179,9 @@ class Plan:
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
         self.scaled: tuple[Any, bytes, Any] | None = None
-        stacks = list(_stacks(A, faces, weights)) if stacked else []
-        inside = {b for blocks, _ in stacks for b in blocks}
+        joint = _joint(A, faces, weights) if stacked and len(faces) > 1 else ()
+        stacks = [] if joint or not stacked else list(_stacks(A, faces, weights))
+        inside = {*joint, *(b for blocks, _ in stacks for b in blocks)}
         groups, start = [], 0
 
         def add(
@@ -162,6 +195,9 @@ class Plan:
         for b, face in enumerate(faces):
             if b not in inside:
                 add((b,), FaceCone(face), (face.n, face.n))
+        if joint:
+            n = sum([A.orders[b] for b in joint])
+            add(joint, FaceCone(Face.whole(n)), (n, n))
         for blocks, rows in stacks:
             n = faces[blocks[0]].n
             add(blocks, StackCone(len(blocks), n), (len(blocks), n, n), rows)
@@ -170,6 +206,9 @@ class Plan:
         self.faces = [group for group in groups if group.cone.is_face]
         self._shapes = [(group.part, group.shape) for group in groups]
         self._map, self._adjoint, self._by_formula = self._listed_rows()
+        if joint:
+            table = np.zeros((self.m, self.size)) if self._map is None else self._map
+            groups[-1].take_rows(dense(table[:, groups[-1].part]))
 
     @classmethod
     def of(
@@ -209,16 +248,15 @@ class Plan:
         """Return the flat vector of the matrices of all blocks."""
         if len(matrices) == 1:
             return np.asarray(matrices[0]).ravel()
-        return np.concatenate(
-            [np.asarray(matrices[b]).ravel() for group in self.groups for b in group.blocks]
-        )
+        return np.concatenate([np.zeros(0), *(group.joined(matrices) for group in self.groups)])
 
     def matrices(self, v: Array) -> tuple[Array, ...]:
         """Return the matrices of all blocks, in their order, from a flat vector."""
         found: dict[int, Array] = {}
         for group in self.groups:
-            array = group.of(v)
-            found.update(zip(group.blocks, array if array.ndim == 3 else [array], strict=True))
+            own = group.of(v)
+            matrices = own if own.ndim == 3 else [own[c, c].copy() for c in group.corners] or [own]
+            found.update(zip(group.blocks, matrices, strict=True))
         return tuple(map(found.__getitem__, range(len(found))))
 
     @cached_property
@@ -303,13 +341,30 @@ class Plan:
             # Dependent rows of a LogDet term, and those of a face, keep more digits by their own formulas.
             whole = group.stack is None and not (group.cone.is_face or group.weight)
             dense = isinstance(self._map, np.ndarray) and whole
-            found.append(DenseSchur.of(self._map[:, group.part], group) if dense else None)
+            own = DenseSchur.of(self._map[:, group.part], group.shape[-1]) if dense else None
+            hadamard = own is not None and isinstance(group.rows, RowAction) and group.rows.hadamard
+            found.append(None if hadamard else own)
         return found
 
     def magnitudes(self, X: Array) -> Array:
         """Return the largest ``sum_ij |A_ij| s_i s_j`` of each row in a block, with ``s^2 = diag(X)``."""
-        largest = [group.rows.magnitudes(group.of(X)) for group in self.groups]
-        return largest[0] if len(largest) == 1 else np.maximum.reduce(largest)
+        if not self._small:
+            largest = [group.rows.magnitudes(group.of(X)) for group in self.groups]
+            return largest[0] if len(largest) == 1 else np.maximum.reduce(largest)
+        products = []
+        for own in self.views(X):
+            scale = np.sqrt(np.maximum(own.diagonal(axis1=-2, axis2=-1), 0.0))
+            products.append((scale[..., None] * scale[..., None, :]).ravel())
+        if len(self.A.orders) == 1:
+            return np.asarray(self._absolute @ products[0])
+        places, starts, _ = self._diagonals  # before a diagonal entry of a block its row has zeros
+        sums = np.add.reduceat(self._absolute * np.concatenate(products), places[starts], axis=1)
+        return np.maximum.reduce(sums, axis=1, initial=0.0)
+
+    @cached_property
+    def _absolute(self) -> Array:
+        """The absolute values of few rows."""
+        return np.zeros((self.m, self.size)) if self._map is None else np.abs(self._map)
 
     def traces(self, X: Array) -> Array:
         """Return the trace of each block."""
@@ -328,8 +383,9 @@ class Plan:
         places, blocks = [np.zeros(0, dtype=np.intp)], []
         for group in self.groups:
             n = group.shape[-1]
+            each = group.part.start + np.arange(n) * (n + 1)
             for k, b in enumerate(group.blocks if n else ()):
-                places.append(group.part.start + k * n**2 + np.arange(n) * (n + 1))
+                places.append(each[group.corners[k]] if group.corners else each + k * n**2)
                 blocks.append(b)
         counts = [len(own) for own in places[1:]]
         starts = np.cumsum([0, *counts[:-1]]) if counts else np.zeros(0, dtype=np.intp)
@@ -355,10 +411,10 @@ class Plan:
     def _listed_rows(self) -> tuple[Any, Any, tuple[Group, ...]]:
         """Return the matrix of the rows that are listed, its transpose, and the groups whose rows are not."""
         m, size = self.m, self.size
-        small = m * size <= _SMALL_MAP
+        small = self._small = m * size <= _SMALL_MAP
         by_formula = () if small else tuple(group for group in self.groups if not self._is_listed(group))
         listed = [
-            (group.part.start + k * group.shape[-1] ** 2, term)
+            (group.part.start + group.first_entry(k), group.shape[-1], term)
             for group in self.groups
             if group not in by_formula
             for k, b in enumerate(group.blocks)
@@ -366,14 +422,15 @@ class Plan:
         ]
         if not listed:
             return None, None, by_formula
-        if small or sum(term.rows.count() for _, term in listed) > _DENSE_FRACTION * m * size:
+        if small or sum(term.rows.count() for *_, term in listed) > _DENSE_FRACTION * m * size:
             rows: Any = np.zeros((m, size))
-            for first, term in listed:
-                if isinstance(term.rows, DenseRows):
-                    rows[term.place, first : first + term.rows.n**2] = term.rows.stack.reshape(
-                        term.rows.m, -1
-                    )
-            others = [own for own in listed if not isinstance(own[1].rows, DenseRows)]
+            others = []
+            for own in listed:
+                first, n, term = own
+                if isinstance(term.rows, DenseRows) and n == term.rows.n:
+                    rows[term.place, first : first + n**2] = term.rows.stack.reshape(term.rows.m, -1)
+                else:
+                    others.append(own)
             if others:
                 np.add.at(rows, *_entries(m, others))
         else:
@@ -388,14 +445,26 @@ class Plan:
         return len(group.blocks) > 1 or not (short or sum(own.count() for own in rows) > _LISTED)
 
 
-def _entries(m: int, listed: Sequence[tuple[int, Term]]) -> tuple[tuple[IntArray, IntArray], Array]:
-    """Return rows, places in the flat vector, and values of families, each with the start of its matrix."""
-    t = placed_coordinates((k * m + term.at, term.rows) for k, (_, term) in enumerate(listed))
+def _entries(m: int, listed: Sequence[tuple[int, int, Term]]) -> tuple[tuple[IntArray, IntArray], Array]:
+    """Return rows, places in the flat vector, and values of families.
+
+    Each comes with the place of its first entry, and the order of the matrix around it.
+    """
+    t = placed_coordinates((k * m + term.at, term.rows) for k, (*_, term) in enumerate(listed))
     family, row = np.divmod(t.row, m)
-    first, n = np.array([(start, term.rows.n) for start, term in listed]).T[:, family]
+    first, n = np.array([own[:2] for own in listed]).T[:, family]
     place = np.concatenate([first + t.i * n + t.j, first + t.j * n + t.i])
     half = t.value / 2
     return (np.concatenate([row, row]), place), np.concatenate([half, half])
+
+
+# Pays on: hinf1.
+def _joint(A: LinearMap, faces: Sequence[Face], weights: Sequence[float]) -> tuple[int, ...]:
+    """Return the blocks that are one block-diagonal matrix, none where they are not few and small."""
+    own = [b for b, face in enumerate(faces) if face.n and not face.codimension and not weights[b]]
+    n = sum([A.orders[b] for b in own])
+    few = len(own) > 1 and n <= _JOINT_ORDER and float(n * A.m) ** 2 <= _JOINT_WORK
+    return tuple(own) if few else ()
 
 
 # Pays on: 100 matrices of order 5.
@@ -419,35 +488,6 @@ def _stacks(
             terms = StackTerms.of(A, own)
             if StackRows.fits(terms):
                 yield own, StackRows(terms)
-
-
-class DenseSchur:
-    """The Schur matrix of a block ``tr(A_k X A_l K)`` from rows that are stored as dense matrices.
-
-    Parameters
-    ----------
-    A : array of shape (m, n * n)
-    """
-
-    def __init__(self, A: Array, n: int) -> None:
-        self._A, self._n = A, n
-
-    @classmethod
-    def of(cls, A: Array, group: Group) -> DenseSchur | None:
-        """Return it for the rows of a group, None where another formula costs less."""
-        m, n = len(A), group.shape[-1]
-        cost = _FLOP_COST * (2.0 * m * n**3 + float(m * n) ** 2)
-        full = cost <= _CHEAP or np.count_nonzero(A) > _FULL * A.size
-        hadamard = isinstance(group.rows, RowAction) and group.rows.hadamard
-        return cls(np.ascontiguousarray(A), n) if full and not hadamard else None
-
-    def __call__(self, X: Array, K: Array, rows: IntArray) -> Array:
-        """Return the Schur matrix of some rows, in ascending order."""
-        n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
-        tall = A.reshape(-1, n)
-        left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
-        # Its two halves differ by round-off, of which their mean has less.
-        return symmetrize(left @ right.reshape(A.shape).T)
 
 
 class ScalingPoint:

@@ -24,8 +24,18 @@ from bregopt.program import Term
 from bregopt.program.rows import Coordinates
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Congruences", "PlaceProducts", "PlacedRows", "block_of", "lean_rows", "split_by_cost"]
+__all__ = [
+    "Congruences",
+    "DenseSchur",
+    "PlaceProducts",
+    "PlacedRows",
+    "block_of",
+    "lean_rows",
+    "split_by_cost",
+]
 
+# Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
+_CHEAP, _FULL = 1e5, 0.3
 # Fraction of nonzeros above which rows are multiplied as a dense matrix, near the ratio of `flop_cost` and
 # `sparse_cost`.
 _DENSE_FRACTION = 0.15
@@ -286,6 +296,35 @@ def _columns_from(S: Any, a: int) -> Any:
     start = S.indptr[a]
     own = S.data[start:], S.indices[start:], S.indptr[a:] - start
     return sp.csc_array(own, shape=(S.shape[0], S.shape[1] - a))
+
+
+class DenseSchur:
+    """The Schur matrix of a block ``tr(A_k X A_l K)`` from rows that are stored as dense matrices.
+
+    Parameters
+    ----------
+    A : array of shape (m, n * n)
+    n : int
+    """
+
+    def __init__(self, A: Array, n: int) -> None:
+        self._A, self._n = A, n
+
+    @classmethod
+    def of(cls, A: Array, n: int) -> DenseSchur | None:
+        """Return it for rows of a block, None where formulas for sparse ones cost less."""
+        m = len(A)
+        cost = _FLOP_COST * (2.0 * m * n**3 + float(m * n) ** 2)
+        full = cost <= _CHEAP or np.count_nonzero(A) > _FULL * A.size
+        return cls(np.ascontiguousarray(A), n) if full else None
+
+    def __call__(self, X: Array, K: Array, rows: IntArray) -> Array:
+        """Return the Schur matrix of some rows, in ascending order."""
+        n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
+        tall = A.reshape(-1, n)
+        left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
+        # Its two halves differ by round-off, of which their mean has less.
+        return symmetrize(left @ right.reshape(A.shape).T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -292,7 +292,7 @@ def _least_norm(engine: Engine, program: Program) -> tuple[Array | None, Array |
     for group in plan.groups:
         # Smaller eigenvalues than this fraction of their mean may be round-off.
         own = group.of(X)
-        mean = own.trace(axis1=-2, axis2=-1) * (len(group.blocks) / max(group.cone.order, 1))
+        mean = own.trace(axis1=-2, axis2=-1) * (math.prod(group.shape[:-2]) / max(group.cone.order, 1))
         least = group.each(_LEAST_EIGENVALUE * mean) * group.of(plan.identity)
         if group.cone.root(own - least) is None:
             return None, unit

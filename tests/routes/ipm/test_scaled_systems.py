@@ -6,6 +6,7 @@ from rational import problem
 
 import bregopt as bo
 from bregopt.program import Face
+from bregopt.routes.ipm import plan as plans
 from bregopt.routes.ipm.cones import SecondOrderState
 from bregopt.routes.ipm.engine import Engine
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint
@@ -20,7 +21,7 @@ def symmetric(rng, n):
 
 
 def mixed(rng):
-    """Two blocks of a stack and one alone, a free and a bounded variable, a Lorentz cone, slacks."""
+    """Two blocks of one order and one of another, a free and a bounded variable, a Lorentz cone, slacks."""
     X, Y, Z = bo.PSD(3), bo.PSD(3), bo.PSD(4)
     x, u = bo.Variable(2), bo.Variable(nonneg=True)
     rows = [
@@ -46,9 +47,8 @@ def scaling_point(program, rng, least=1.0, faces=None):
 
     def definite(group):
         order = group.shape[-1] - sum(face.codimension for face in faces or ())
-        M = np.linalg.qr(rng.normal(size=(len(group.blocks), order, order)))[0]
-        S = M * np.geomspace(least, 1.0, order) @ M.swapaxes(-1, -2)
-        return group.cone.extended(np.squeeze(S, 0) if len(group.shape) == 2 else S)
+        M = np.linalg.qr(rng.normal(size=(*group.shape[:-2], order, order)))[0]
+        return group.cone.extended(M * np.geomspace(least, 1.0, order) @ M.swapaxes(-1, -2))
 
     X = np.concatenate([definite(group).ravel() for group in plan.groups])
     Z = np.concatenate([definite(group).ravel() for group in plan.groups])
@@ -94,8 +94,9 @@ def residuals(program, plan, at, rhs, step):
     return [float(np.abs(own).max(initial=0.0)) for own in (of_rows, of_variables)] + [max(parts)]
 
 
-@pytest.mark.parametrize("make", [equalities, mixed])
-def test_a_step_solves_the_equations(make, rng):
+@pytest.mark.parametrize(("make", "joint"), [(equalities, 20), (mixed, 20), (mixed, 0)])
+def test_a_step_solves_the_equations(make, joint, rng, monkeypatch):
+    monkeypatch.setattr(plans, "_JOINT_ORDER", joint)
     program = make(rng)
     engine, at = scaling_point(program, rng)
     system = ScaledRows.of(engine.plan, program)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import bregopt as bo
 from bregopt.program import Face, LinearMap, Term
 from bregopt.program.rows import Coordinates, DenseRows, SparseRows
 from bregopt.routes.ipm import many_blocks
 from bregopt.routes.ipm import plan as plans
-from bregopt.routes.ipm.block_rows import RowAction
 from bregopt.routes.ipm.cones import FaceCone, StackCone
 from bregopt.routes.ipm.many_blocks import ProductSchur, StackTerms, TermSchur
 from bregopt.routes.ipm.plan import Plan
@@ -45,12 +45,17 @@ CASES = [(1, 1, 3, 1.0), (2, 1, 5, 0.7), (3, 2, 4, 1.0), (5, 4, 9, 0.4), (7, 3, 
 
 
 @pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
-@pytest.mark.parametrize("stacked", [True, False])
-def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
+@pytest.mark.parametrize("form", ["one matrix", "stack", "alone"])
+def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, form, monkeypatch):
     rng = np.random.default_rng(count + n)
     A = random_map(rng, count, n, m, density)
-    plan = Plan.of(A, stacked=stacked)
-    assert len(plan.groups) == (1 if stacked else count)
+    monkeypatch.setattr(plans, "_JOINT_ORDER", 30 if form == "one matrix" else 0)
+    monkeypatch.setattr(plans, "_JOINT_WORK", 1e6)
+    plan = Plan.of(A, stacked=form != "alone")
+    assert len(plan.groups) == (count if form == "alone" else 1)
+    assert [len(group.corners) for group in plan.groups if group.corners] == (
+        [count] if form == "one matrix" and count > 1 else []
+    )
     X, K, y = random_stack(rng, count, n), random_stack(rng, count, n), rng.normal(size=m)
     R = rng.normal(size=X.shape)
     flat, of_K, of_R = (plan.joined(S) for S in (X, K, R))
@@ -63,8 +68,20 @@ def test_rows_of_a_plan_are_those_of_its_blocks(count, n, m, density, stacked):
         expected = A.apply((total + total.transpose(0, 2, 1)) / 2)
         given = None if own is None else plan.views(of_R)
         np.testing.assert_allclose(plan.apply_sum(weight, flat, of_K, given), expected, atol=1e-9)
-    alone = [RowAction(A, b).magnitudes(X[b]) for b in range(count)]
-    np.testing.assert_allclose(plan.magnitudes(flat), np.maximum.reduce(alone), rtol=1e-12, atol=1e-12)
+    s = np.sqrt(X.diagonal(axis1=1, axis2=2))
+    matrices = np.array([[A.adjoint(unit, b) for b in range(count)] for unit in np.eye(m)])
+    largest = np.einsum("kbij,bi,bj->kb", np.abs(matrices), s, s).max(axis=1)
+    np.testing.assert_allclose(plan.magnitudes(flat), largest, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(plan.traces(flat), np.trace(X, axis1=1, axis2=2))
+    np.testing.assert_allclose(plan.diagonals(flat), X.diagonal(axis1=1, axis2=2).ravel())
+    expected = np.einsum("kbij,bjp,lbpq,bqi->kl", matrices, X, matrices, K)
+    parts = plan.views(flat), plan.views(of_K)
+    H = plan.schur(*parts, np.arange(m), [None] * len(plan.groups))
+    np.testing.assert_allclose(H, (expected + expected.T) / 2, atol=1e-10 * np.abs(expected).max(initial=1))
+    kept = np.arange(count) % 2 == 0
+    scaled = [group.each(kept[list(group.blocks)]) * group.of(flat) for group in plan.groups]
+    scaled = plan.matrices(np.concatenate([own.ravel() for own in scaled]))
+    np.testing.assert_array_equal(scaled, kept[:, None, None] * X)
 
 
 @pytest.mark.parametrize(("count", "n", "m", "density"), CASES)
@@ -111,6 +128,32 @@ def test_groups_join_blocks_of_equal_order_and_split_them_again():
     assert len(Plan.of(A, stacked=False).groups) == len(orders)
 
 
+def test_few_small_blocks_of_any_orders_are_one_matrix():
+    rng = np.random.default_rng(5)
+    orders = (3, 1, 2, 3)
+    A = LinearMap(
+        2,
+        orders,
+        tuple(Term(b, np.arange(2), DenseRows(random_stack(rng, 2, n))) for b, n in enumerate(orders)),
+    )
+    plan = Plan.of(A)
+    (group,) = plan.groups
+    assert group.blocks == (0, 1, 2, 3)
+    assert group.shape == (9, 9)
+    assert plan.order == 9
+    C = [random_stack(rng, 1, n)[0] for n in orders]
+    whole = group.of(plan.joined(C))
+    np.testing.assert_array_equal(whole, sp.block_diag(C).toarray())
+    for own, given in zip(plan.matrices(plan.joined(C)), C, strict=True):
+        np.testing.assert_array_equal(own, given)
+    y = rng.normal(size=2)
+    for b, own in enumerate(plan.matrices(plan.adjoint(y))):
+        np.testing.assert_allclose(own, A.adjoint(y, b))
+    np.testing.assert_allclose(plan.apply(plan.joined(C)), A.apply(C))
+    assert len(Plan.of(A, weights=[1.0] * 4).groups) == 3
+    assert len(Plan.of(A, [Face(np.eye(3)[:, :1])] + [Face.whole(n) for n in orders[1:]]).groups) == 2
+
+
 def program_with_known_solution(rng, orders, m, ranks):
     """A program with complementary ``X`` and ``Z`` and interior points on both sides, and its optimum.
 
@@ -153,13 +196,15 @@ def test_stacked_blocks_reach_the_known_optimum_as_blocks_alone_do(seed, monkeyp
     ]
     objective = sum(bo.inner(C_b, X) for C_b, X in zip(C, matrices, strict=True))
     found = []
-    for numbers in (5e7, 1e-3):  # nothing fits a stack in the second
+    monkeypatch.setattr(plans, "_JOINT_WORK", 1e6)
+    for numbers, order in ((5e7, 0), (1e-3, 0), (5e7, 48)):  # stacks, blocks alone, and one matrix
         monkeypatch.setattr(many_blocks, "_STACK_NUMBERS", numbers)
+        monkeypatch.setattr(plans, "_JOINT_ORDER", order)
         solution = bo.Problem(bo.Minimize(objective), rows).solve(solver="path", tol=1e-8)
         assert solution.status == "optimal"
         assert abs(solution.value - value) <= solution.error + 1e-7 * max(1.0, abs(value))
         found.append(solution.value)
-    assert found[0] == pytest.approx(found[1], abs=1e-6 * max(1.0, abs(value)))
+    assert found[1:] == pytest.approx(found[:1] * 2, abs=1e-6 * max(1.0, abs(value)))
 
 
 def test_a_thousand_blocks_are_a_few_groups():
@@ -177,6 +222,7 @@ def test_stacks_that_would_not_fit_stay_blocks(monkeypatch):
     rng = np.random.default_rng(4)
     A = random_map(rng, 3, 3, 5, 1.0)
     faces = [Face.whole(3)] * 3
+    monkeypatch.setattr(plans, "_JOINT_ORDER", 0)
     for module, name in ((many_blocks, "_STACK_NUMBERS"), (plans, "_STACK_TERMS")):
         with monkeypatch.context() as small:
             small.setattr(module, name, 1e-3)
