@@ -69,7 +69,7 @@ __all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "sol
 _CACHED = 2_000  # triplets or points whose vectors fit in a processor's cache
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000
-_NUMBERS = 5  # of a checkpoint: passes, and the four of `Round`
+_NUMBERS = 7  # of a checkpoint: passes, and the six of `Round`
 _BLOCK = 10_000  # points that are checked at once
 _CITATION = (
     "Shen, Welsh, Wang (2008), PSDBoost: Matrix-Generation Linear Programming for Positive Semidefinite "
@@ -180,24 +180,30 @@ def _solution(
 
 
 class Round(NamedTuple):
-    """What a round leaves to the next one, beside its matrix.
+    """What a round leaves to the next one, beside its matrix. A solve that is resumed with it draws the same.
 
     Parameters
     ----------
     level : float
-        ``rho``.
+        The level around which the best one for the matrix was sought.
     width : float
         Half the width of the next band.
     change : float
         Of the margins in the last round, root mean square; nan before the first one.
     gain : float
         Of the objective in the last round, relative.
+    growth : float
+        Of the sample since the first round.
+    models : float
+        How many samples were drawn.
     """
 
     level: float = 0.0
     width: float = math.inf
     change: float = math.nan
     gain: float = math.inf
+    growth: float = 1.0
+    models: float = 0.0
 
 
 class Center(NamedTuple):
@@ -258,7 +264,7 @@ class MarginProblem:
         d, m = self.points.shape[1], sum(len(chunk.triplets) for chunk in self.chunks)
         if self.C * m > 1 + EQUAL:
             return np.eye(d) / math.sqrt(d)
-        total = self._split(np.eye(d), math.inf, (math.inf, math.inf), 1).moment / m
+        total = self._split(np.eye(d), math.inf, (math.inf, math.inf), 1, self.seed).moment / m
         eigenvalues, V = np.linalg.eigh(total)
         self.offer(float(eigenvalues[-1]))
         return V[:, -1:]
@@ -274,15 +280,15 @@ class MarginProblem:
         self.rounds.append((float(values[best]), self.bound))
         return Center(root, float(levels[best]), float(values[best]), levels, found.counts)
 
-    def model(self, at: Center, width: float) -> tuple[Model, Optimum, bool]:
-        """Return the model with the triplets whose margins are within `width` of the level, by one pass.
+    def model(self, at: Center, last: Round) -> tuple[Model, Optimum, bool]:
+        """Return the model with the triplets whose margins are within a width of the level, by one pass.
 
         With it come its start, and whether it has all of these triplets.
         """
-        lo, hi = self._band(at, width)
-        stride = max(1, math.ceil((at.counts[hi] - at.counts[lo]) / self.sample))
+        lo, hi = self._band(at, last.width)
+        stride = max(1, math.ceil((at.counts[hi] - at.counts[lo]) / (last.growth * self.sample)))
         band = float(at.levels[lo]), float(at.levels[hi])
-        split = self._split(at.root, at.level, band, stride)
+        split = self._split(at.root, at.level, band, stride, self.seed + int(last.models))
         if self.C * split.number >= 1:  # equal multipliers below the level
             self.offer(float(np.linalg.eigvalsh(split.moment)[-1]) / split.number)
         weight = self.C * stride
@@ -306,8 +312,7 @@ class MarginProblem:
 
     def _split(self, *shared: Any) -> Split:
         """Return the triplets split by a level, by one pass; see :func:`split_of`."""
-        seed = self.seed + self.passes
-        split = reduce(Split.plus, self.crew.map(split_of, self.chunks, *shared, seed))
+        split = reduce(Split.plus, self.crew.map(split_of, self.chunks, *shared))
         self.passes += 1
         return split
 
@@ -348,39 +353,38 @@ def _centers(problem: MarginProblem, tol: float, checkpoint: Checkpoint) -> Iter
     small, and both grow.
     """
     d = problem.points.shape[1]
-    root, (level, width, change, gain) = problem.first_root(), Round()
+    root, last = problem.first_root(), Round()
     resumed = checkpoint.load()
     if resumed is not None:
-        root, (passes, level, width, change, gain) = resumed.root, resumed.numbers
+        root, (passes, *numbers) = resumed.root, resumed.numbers
+        last = Round._make(numbers)
         problem.passes += int(passes)
         problem.rounds.extend((value, math.inf) for value in resumed.values)
-    best, failures = problem.center(root, level), 0
+    best, failures = problem.center(root, last.level), 0
     yield best
     while failures < _FAILURES:
-        model, start, exact = problem.model(best, width)
-        new = None
+        model, start, exact = problem.model(best, last)
+        last, new = last._replace(models=last.models + 1), None
         if model.bounded:
-            model_tol = max(_TOL_SHARE * tol, min(_LARGEST_TOL, _TOL_PER_GAIN * gain))
+            model_tol = max(_TOL_SHARE * tol, min(_LARGEST_TOL, _TOL_PER_GAIN * last.gain))
             found = model.solve(model_tol, start if best.root.shape[1] < d else None)
             if exact:
                 problem.offer(model.bound(found.multipliers))
             new = problem.center(found.root, found.level)
         if new is None or new.value <= best.value:
-            width, gain, failures = _WIDENING * width, 0.0, failures + 1
-            problem.sample *= _GROWTH
-            yield best  # for which the bound may be better
-            continue
-        moved = model.margins(new.root) - new.level - (model.margins(best.root) - best.level)
-        last, change = change, float(np.sqrt(np.mean(moved**2)))
-        contraction = _CONTRACTION if math.isnan(last) else change / last
-        width = change * min(max(_BAND * contraction, _NARROWEST), _WIDEST)
-        gain = (new.value - best.value) / max(abs(new.value), NEGLIGIBLE_OBJECTIVE * problem.unit)
-        best, failures = new, 0
+            last = last._replace(width=_WIDENING * last.width, gain=0.0, growth=_GROWTH * last.growth)
+            failures += 1
+        else:
+            moved = model.margins(new.root) - new.level - (model.margins(best.root) - best.level)
+            change = float(np.sqrt(np.mean(moved**2)))
+            contraction = _CONTRACTION if math.isnan(last.change) else change / last.change
+            width = change * min(max(_BAND * contraction, _NARROWEST), _WIDEST)
+            gain = (new.value - best.value) / max(abs(new.value), NEGLIGIBLE_OBJECTIVE * problem.unit)
+            last = Round(found.level, width, change, gain, last.growth, last.models)
+            best, failures = new, 0
         values = [value for value, _ in problem.rounds]
-        checkpoint.record(
-            -best.value, best.root, values, (problem.passes, *Round(best.level, width, change, gain))
-        )
-        yield best
+        checkpoint.record(-best.value, best.root, values, (problem.passes, *last))
+        yield best  # where it is none that is better, the bound may be
 
 
 @dataclass(frozen=True, eq=False)

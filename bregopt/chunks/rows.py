@@ -434,8 +434,8 @@ class TripletChunks:
             Relative duality gap.
         max_passes : int
         resume : path, optional
-            File of a checkpoint, written after each round that improves the matrix. If it exists the solve
-            goes on from there.
+            File of a checkpoint, written after each round. If it exists the solve goes on from there, by the
+            same rounds.
         time_limit, verbose, progress, callback
             As for :meth:`bregopt.RowChunks.solve`, for each round.
 

@@ -226,26 +226,29 @@ def test_a_limit_on_passes_ends_with_an_honest_status():
     assert sol.dual_value >= best.value - 1e-9
 
 
-def test_an_interrupted_solve_goes_on_from_its_checkpoint(tmp_path):
-    points, triplets = data(m=6_000)
-    chunks, path = bo.TripletChunks(triplets, points, chunk=1_000), tmp_path / "state.npz"
-    whole = chunks.solve(sample=1_500)
-    with pytest.warns(bo.ConvergenceWarning, match="max_passes"):
-        part = chunks.solve(sample=1_500, max_passes=whole.iterations - 2, resume=path)
-    assert part.gap > 1e-6
-    resumed = chunks.solve(sample=1_500, resume=path)
-    assert resumed.status == "optimal"
-    assert agree(resumed, whole)
-    assert resumed.iterations <= whole.iterations + 1  # one to look at the stored matrix again
-    # The last entry repeats the best one, from which the solve goes on.
-    done = 1 + int(np.argmax(part.history["value"][:-1]))
-    assert done >= 4
-    assert (resumed.history["value"][:done] == whole.history["value"][:done]).all()
-    again = chunks.solve(sample=1_500, resume=path)
+# With a fourth of the triplets some models have no better maximizer, and samples grow.
+@pytest.mark.parametrize(("m", "sample"), first(1, [(2_000, 500), (3_000, 750), (6_000, 1_500)]))
+def test_an_interrupted_solve_goes_on_by_the_same_rounds(m, sample, tmp_path):
+    points, triplets = data(m=m)
+    chunks, path = bo.TripletChunks(triplets, points, chunk=m // 6), tmp_path / "state.npz"
+    whole = chunks.solve(sample=sample)
+    for passes in (5, whole.iterations - 2):
+        path.unlink(missing_ok=True)
+        with pytest.warns(bo.ConvergenceWarning, match="max_passes"):
+            part = chunks.solve(sample=sample, max_passes=passes, resume=path)
+        assert part.gap > 1e-6
+        resumed = chunks.solve(sample=sample, resume=path)
+        assert resumed.status == "optimal"
+        assert agree(resumed, whole)
+        assert resumed.iterations == whole.iterations + 1  # one to look at the stored matrix again
+        values, done = resumed.history["value"].tolist(), len(part.history["value"]) - 1
+        assert values.pop(done) == max(values[:done])  # the best one, from which the solve goes on
+        assert values == whole.history["value"].tolist()
+    again = chunks.solve(sample=sample, resume=path)
     assert again.status == "optimal"
     assert again.value >= resumed.value
     assert agree(again, whole)
-    with pytest.raises(ValueError, match="checkpoint of 6000 rows, soft margin, C = "):
+    with pytest.raises(ValueError, match=f"checkpoint of {m} rows, soft margin, C = "):
         chunks.solve(1e-3, resume=path)
     with pytest.raises(TypeError, match="resume is 3; expected the path"):
         chunks.solve(resume=3)
