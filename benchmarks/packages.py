@@ -220,6 +220,8 @@ def packaged(recorder: Recorder, *words: str) -> str:
             "-p",
             "no:terminal",
             "--continue-on-collection-errors",
+            "-c",
+            os.devnull,  # our own settings need the plugin that is left out
             "--rootdir",
             os.sep,
             *words,

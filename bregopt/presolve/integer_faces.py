@@ -177,12 +177,13 @@ def _of_its_range(data: Data, face: IntegerFace) -> IntegerFace:
 
 
 def _determining(data: Data, on: Data) -> IntArray | None:
-    """Return the inequalities that do not vanish on the face, and equalities that imply the others there.
+    """Return the rows that do not vanish on the face, less equalities that others imply there.
 
-    None is returned where a row that is left out contradicts the others: all rows together prove that.
+    Soft rows stay, as each has its own penalty. None is returned where a row that is left out contradicts
+    the others: all rows together prove that.
     """
-    lo, hi = data.lo, data.hi
-    vanishing, equal = np.diff(on.A.indptr) == 0, lo == hi
+    lo, hi, hard = data.lo, data.hi, data.kind == int(Penalty.HARD)
+    vanishing, equal = hard & (np.diff(on.A.indptr) == 0), hard & (lo == hi)
     rows = np.flatnonzero(equal & ~vanishing)
     few, x = _independent(on.A[rows].toarray(), np.diff(data.A.indptr)[rows], lo[rows])
     missed = np.abs(on.A[rows] @ x - lo[rows])

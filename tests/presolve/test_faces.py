@@ -12,6 +12,7 @@ import pytest
 from samples import first, turns
 
 import bregopt as bo
+import bregopt.cvxpy  # registers the method
 from bregopt.certify import PrimalDualPoint
 from bregopt.divergences import psd_part
 from bregopt.presolve.faces import implied_faces
@@ -240,6 +241,26 @@ def test_a_row_that_vanishes_on_a_face_of_integers_may_not_ask_for_more(bound):
     rows.append(X[0, 1] + X[0, 2] - X[0, 0] >= bound)
     found = bo.Problem(bo.Minimize(bo.trace(X)), rows).solve()
     assert found.status == "infeasible"
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_soft_rows_beside_a_face_of_integers_all_count(scale):
+    n, rng = 5, np.random.default_rng(0)
+    D = np.abs(symmetric(rng, n))
+    np.fill_diagonal(D, 0.5)  # a cost that no X changes
+
+    def problem(cost):
+        G, one = cp.Variable((n, n), PSD=True), np.ones((n, 1))
+        d = cp.reshape(cp.diag(G), (n, 1), order="F")
+        return cp.Problem(cp.Minimize(cost(d @ one.T + one @ d.T - 2 * G)), [cp.sum(G, axis=1) == 0])
+
+    least = problem(lambda E: cp.norm(E - D, "fro")).solve(solver="CLARABEL") ** 2
+    squares = problem(lambda E: cp.sum_squares(E - scale * D))
+    squares.solve(method="bregopt")
+    found = squares.solver_stats.extra_stats
+    assert squares.status == "optimal"
+    assert found.value == pytest.approx(least * scale**2, rel=1e-5)
+    assert found.dual_value == pytest.approx(least * scale**2, rel=1e-5)
 
 
 @pytest.mark.parametrize("n", [4, 12])
