@@ -1389,7 +1389,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("all rows where most of a sample act", "routes.working_set:most_act"),
-            answering("routes.ipm.path_route.most_act", False),
+            answering("routes.working_set.most_act", False),
             "1,600 triplets of overlapping classes, n = 64",
             solving(triplets, 64, 1600, 0.0, solver="path"),
         ),

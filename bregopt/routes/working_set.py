@@ -6,6 +6,10 @@ multipliers, which turns them into constants and linear terms. All activities ar
 product, the rows on the wrong side of their bounds join the working set, and the method runs again. Each
 fixed term is at most the true one. So a bound for the working set is a bound for the whole program, and a
 Farkas vector for the working set is one for the whole. Only a ray may violate a fixed row, which then joins.
+
+The first working set comes from a random sample of the rows, whose prices are scaled up to those of all rows:
+the sample has a solution near that of the whole, and its matrices show on which side of its bound each row
+is. The rows nearest to their bounds may be on either side; they form the working set.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from bregopt.routes.progress import Progress, reason
 __all__ = [
     "ActiveSet",
     "WorkingSetTuning",
+    "first_active_set",
     "has_many_hinges",
     "most_act",
     "on_working_set",
@@ -59,6 +64,8 @@ _MOST_ACT, _ACTING = 0.8, 1e-3
 # comparisons in 200 dimensions take half of the time. Decompositions of a large order are slow, and 5,000 in
 # 900 dimensions need few directions.
 _MANY_HINGES, _HINGES_PER_ORDER = 2_000, 10
+# Least tolerance of the problem with a sample of the rows, which only estimates the active set.
+_SAMPLE_TOL = 1e-2
 # Distance of a multiplier from an end of its range below which its row leaves the working set, relative to
 # the price of its hinge or, for a hard row, to the largest multiplier.
 _LEAVING_DISTANCE = 1e-3
@@ -403,3 +410,102 @@ class _Rounds:
         self._left |= clear
         fixed = np.where(full, np.copysign(bounds.gamma, y), 0.0)
         return ActiveSet(active_set.working & ~clear, np.where(clear, fixed, active_set.fixed))
+
+
+# --- The first working set ----------------------------------------------------------------------------
+
+
+def first_active_set(
+    method: Method, program: Program, settings: Any, count: int, start: Start | None
+) -> ActiveSet:
+    """Return a first active set of the rows, from an earlier answer or from that of a sample.
+
+    Parameters
+    ----------
+    method : callable
+        Solves a program.
+    program : Program
+    settings : Settings
+        Its seed draws the sample; its tuning is a :class:`WorkingSetTuning`.
+    count : int
+        The number of rows that can be inactive in the sample, and in the working set. Constraints of at
+        most `count` rows, such as a bound on the trace, are in both.
+    start : Start, optional
+    """
+    optional = np.flatnonzero(program.bounds.can_be_inactive & ~_in_small_constraints(program, count))
+    if start is not None and start.X:
+        return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, optional, count)
+    sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
+    rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
+    rough = replace(settings, verbose=False, tol=max(_SAMPLE_TOL, settings.tol))
+    scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
+    sampled = _sampled(program, rows, scale)
+    answer = method(sampled, rough, None, Progress("some rows"))
+    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
+        return ActiveSet.resting(program.bounds).joined(rows)
+    if most_act(program, sampled, answer.y):
+        return ActiveSet.resting(program.bounds).joined(np.arange(program.m))
+    return _active_set_at(program, answer.X, answer.u, optional, count)
+
+
+def _in_small_constraints(program: Program, count: int) -> Mask:
+    """Return the mask of the rows of declared constraints with at most `count` rows."""
+    small = np.zeros(program.m, dtype=bool)
+    start = 0
+    for _, size in program.labels:
+        small[start : start + size] = size <= count
+        start += size
+    return small
+
+
+def _sampled(program: Program, rows: IntArray, scale: float) -> Program:
+    """Return the program of the given rows, with the prices of hinges multiplied by `scale`."""
+    sample = program.of_rows(rows)
+    bounds = sample.bounds
+    gamma = np.where(bounds.kind == Penalty.HINGE, scale * bounds.gamma, bounds.gamma)
+    return replace(sample, bounds=replace(bounds, gamma=gamma))
+
+
+def _active_set_at(program: Program, X: Any, u: Array, optional: IntArray, count: int) -> ActiveSet:
+    """Return the active set of the rows nearest to their bounds, at the best ``u`` for the matrices."""
+    bounds, matrices = program.bounds, program.A.apply(X)
+    u = _best_variables(program, matrices, u)
+    activity = matrices + program.B @ u
+    # Positive inside the bounds, negative outside.
+    distance = np.minimum(activity - bounds.lo, bounds.hi - activity)
+    lower = activity - bounds.lo < bounds.hi - activity
+    violated = (distance < 0) & (bounds.kind == Penalty.HINGE)
+    fixed = np.where(violated, np.where(lower, bounds.gamma, -bounds.gamma), 0.0)
+    relative = np.abs(distance)[optional] / sizes_at(program, X, u)[optional]
+    working = np.ones(program.m, dtype=bool)
+    working[optional[np.argsort(relative)[count:]]] = False
+    return ActiveSet(working, np.where(working, 0.0, fixed))
+
+
+def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
+    """Return the variables; a single free one minimizes the hinges at these matrices.
+
+    It is a weighted quantile: hinges become violated one after the other, until their prices exceed ``c``.
+    """
+    bounds, free = program.bounds, np.flatnonzero(program.free)
+    if len(free) != 1:
+        return u
+    best = u.copy()
+    best[free] = 0.0
+    weight = program.B[:, free].toarray().ravel()
+    k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (weight != 0))
+    activity = matrices + program.B @ best
+    # A hinge has its kink at u = (bound - activity) / weight; the slope rises there by price times |weight|.
+    kinks, slope_changes, slope = [], [], float(program.c[free[0]])
+    for bound, side in ((bounds.lo[k], -1.0), (bounds.hi[k], 1.0)):
+        finite = np.isfinite(bound)
+        kinks.append(((bound - activity[k]) / weight[k])[finite])
+        slope_changes.append((bounds.gamma[k] * np.abs(weight[k]))[finite])
+        slope -= float(slope_changes[-1][side * weight[k][finite] < 0].sum())
+    kink, slope_change = np.concatenate(kinks), np.concatenate(slope_changes)
+    order = np.argsort(kink)
+    position = int(np.searchsorted(slope + np.cumsum(slope_change[order]), 0.0))
+    if slope >= 0 or position == len(order):
+        return u
+    best[free] = kink[order[position]]
+    return best

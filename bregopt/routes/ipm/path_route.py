@@ -1,10 +1,4 @@
-"""The route `path`: semidefinite programs, with LogDet terms, by following their central path.
-
-Where many rows can be inactive, the method runs on a working set of them. The first one comes from a random
-sample of the rows, whose prices are scaled up to those of all rows: the sample has a solution near that of
-the whole, and its matrices show on which side of its bound each row is. The rows nearest to their bounds may
-be on either side; they form the working set.
-"""
+"""The route `path`: semidefinite programs, with LogDet terms, by following their central path."""
 
 from __future__ import annotations
 
@@ -16,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, shortage
+from bregopt.arrays import EPS, TINY, shortage
 from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
@@ -36,9 +30,9 @@ from bregopt.routes.base import Capabilities, Method, behind
 from bregopt.routes.ipm.central_path import follow_path
 from bregopt.routes.ipm.start import follow_path_directly
 from bregopt.routes.progress import Progress
-from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, most_act, on_working_set, sizes_at
+from bregopt.routes.working_set import WorkingSetTuning, first_active_set, on_working_set
 
-__all__ = ["InteriorPointTuning", "Path", "PathSettings", "first_active_set", "solve_on_path"]
+__all__ = ["InteriorPointTuning", "Path", "PathSettings", "solve_on_path"]
 
 # Number of rows up to which other forms are tried after a stall: up to it, one takes about a second.
 _OTHER_FORM_ROWS = 500
@@ -66,8 +60,6 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _DUAL, _SQUARES, _UNITS = ("dual form",), ("squares",), ("units",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
-# Least tolerance of the problem with a sample of the rows, which only estimates the active set.
-_SAMPLE_TOL = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -502,99 +494,3 @@ def memory_needed(program: Program, nonzeros: float = math.inf) -> float:
     unknowns = program.m - inactive + min(inactive, 2 * triangles)
     entries = sum(block.n**2 for block in program.blocks)
     return 8 * (_DENSE_MATRICES * entries + _SCHUR_MATRICES * min(unknowns**2, 2 * nonzeros))
-
-
-def first_active_set(
-    method: Method, program: Program, settings: Any, count: int, start: Start | None
-) -> ActiveSet:
-    """Return a first active set of the rows, from an earlier answer or from that of a sample.
-
-    Parameters
-    ----------
-    method : callable
-        Solves a program.
-    program : Program
-    settings : Settings
-        Its seed draws the sample; its tuning is an :class:`InteriorPointTuning`.
-    count : int
-        The number of rows that can be inactive in the sample, and in the working set. Constraints of at
-        most `count` rows, such as a bound on the trace, are in both.
-    start : Start, optional
-    """
-    optional = np.flatnonzero(program.bounds.can_be_inactive & ~_in_small_constraints(program, count))
-    if start is not None and start.X:
-        return _active_set_at(program, tuple(map(np.asarray, start.X)), start.u, optional, count)
-    sample = np.random.default_rng(settings.seed).choice(optional, min(count, len(optional)), replace=False)
-    rows = np.union1d(np.setdiff1d(np.arange(program.m), optional), sample)
-    rough = replace(settings, verbose=False, tol=max(_SAMPLE_TOL, settings.tol))
-    scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
-    sampled = _sampled(program, rows, scale)
-    answer = method(sampled, rough, None, Progress("some rows"))
-    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
-        return ActiveSet.resting(program.bounds).joined(rows)
-    if most_act(program, sampled, answer.y):
-        return ActiveSet.resting(program.bounds).joined(np.arange(program.m))
-    return _active_set_at(program, answer.X, answer.u, optional, count)
-
-
-def _in_small_constraints(program: Program, count: int) -> Mask:
-    """Return the mask of the rows of declared constraints with at most `count` rows."""
-    small = np.zeros(program.m, dtype=bool)
-    start = 0
-    for _, size in program.labels:
-        small[start : start + size] = size <= count
-        start += size
-    return small
-
-
-def _sampled(program: Program, rows: IntArray, scale: float) -> Program:
-    """Return the program of the given rows, with the prices of hinges multiplied by `scale`."""
-    sample = program.of_rows(rows)
-    bounds = sample.bounds
-    gamma = np.where(bounds.kind == Penalty.HINGE, scale * bounds.gamma, bounds.gamma)
-    return replace(sample, bounds=replace(bounds, gamma=gamma))
-
-
-def _active_set_at(program: Program, X: Any, u: Array, optional: IntArray, count: int) -> ActiveSet:
-    """Return the active set of the rows nearest to their bounds, at the best ``u`` for the matrices."""
-    bounds, matrices = program.bounds, program.A.apply(X)
-    u = _best_variables(program, matrices, u)
-    activity = matrices + program.B @ u
-    # Positive inside the bounds, negative outside.
-    distance = np.minimum(activity - bounds.lo, bounds.hi - activity)
-    lower = activity - bounds.lo < bounds.hi - activity
-    violated = (distance < 0) & (bounds.kind == Penalty.HINGE)
-    fixed = np.where(violated, np.where(lower, bounds.gamma, -bounds.gamma), 0.0)
-    relative = np.abs(distance)[optional] / sizes_at(program, X, u)[optional]
-    working = np.ones(program.m, dtype=bool)
-    working[optional[np.argsort(relative)[count:]]] = False
-    return ActiveSet(working, np.where(working, 0.0, fixed))
-
-
-def _best_variables(program: Program, matrices: Array, u: Array) -> Array:
-    """Return the variables; a single free one minimizes the hinges at these matrices.
-
-    It is a weighted quantile: hinges become violated one after the other, until their prices exceed ``c``.
-    """
-    bounds, free = program.bounds, np.flatnonzero(program.free)
-    if len(free) != 1:
-        return u
-    best = u.copy()
-    best[free] = 0.0
-    weight = program.B[:, free].toarray().ravel()
-    k = np.flatnonzero((bounds.kind == Penalty.HINGE) & (weight != 0))
-    activity = matrices + program.B @ best
-    # A hinge has its kink at u = (bound - activity) / weight; the slope rises there by price times |weight|.
-    kinks, slope_changes, slope = [], [], float(program.c[free[0]])
-    for bound, side in ((bounds.lo[k], -1.0), (bounds.hi[k], 1.0)):
-        finite = np.isfinite(bound)
-        kinks.append(((bound - activity[k]) / weight[k])[finite])
-        slope_changes.append((bounds.gamma[k] * np.abs(weight[k]))[finite])
-        slope -= float(slope_changes[-1][side * weight[k][finite] < 0].sum())
-    kink, slope_change = np.concatenate(kinks), np.concatenate(slope_changes)
-    order = np.argsort(kink)
-    position = int(np.searchsorted(slope + np.cumsum(slope_change[order]), 0.0))
-    if slope >= 0 or position == len(order):
-        return u
-    best[free] = kink[order[position]]
-    return best

@@ -20,8 +20,7 @@ from bregopt.program import StopReason
 from bregopt.routes import working_set
 from bregopt.routes.ipm import path_route as route
 from bregopt.routes.ipm.central_path import follow_path
-from bregopt.routes.ipm.path_route import _best_variables
-from bregopt.routes.working_set import ActiveSet
+from bregopt.routes.working_set import ActiveSet, _best_variables
 
 # Takes a working set from a dozen rows on.
 SMALL = replace(bo.tuning("path"), sample_rows=6, sample_orders=1, sample_ratio=1, working_set_flops=1.0)
@@ -63,7 +62,7 @@ def solve(problem, tuning=SMALL, **options):
 )
 def test_margins_agree_with_clarabel(seed, R, D, price):
     far, near = comparisons(seed, R, D)
-    with patch.object(route, "most_act", return_value=False):  # all rows at once have a test of their own
+    with patch.object(working_set, "most_act", return_value=False):  # all rows at once have a test of their own
         sol = solve(margin_problem(far, near, price), tol=1e-7)
     assert sol.status == "optimal"
     assert "rows" in sol.history
