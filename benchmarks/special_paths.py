@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
+from itertools import combinations, permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -728,6 +729,28 @@ def kept_potential(n: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(growth), rows)
 
 
+def conditional_gradient(steps: int) -> bo.Problem:
+    """Return the worst case of Frank-Wolfe's method after some steps, whose last point has a normal.
+
+    That point is an average of others, so that the inequalities of its normal sum to zero.
+    """
+    n = 2 * steps + 4
+    E, G, f, origin = np.eye(n), bo.PSD(n), bo.Variable(steps + 2), np.zeros(n)
+    x, g, ends = [E[0]], E[2 : steps + 3], E[steps + 3 : 2 * steps + 3]
+    for k, end in enumerate(ends):
+        x.append((k * x[-1] + 2 * end) / (k + 2))
+    smooth = [(origin, E[1]), *zip(x, g, strict=True)]
+    normal = [(origin, -E[1]), (x[-1], E[-1]), *zip(ends, -g[:-1], strict=True)]
+    rows = [bo.quad_form(y - z, G) <= 1 for (y, _), (z, _) in combinations([*normal, (E[0], 0)], 2)]
+    for (y, a, value), (z, b, other) in permutations([(*own, f[k]) for k, own in enumerate(smooth)], 2):
+        M = np.outer(b, y - z) + np.outer(y - z, b) + np.outer(a - b, a - b)
+        rows.append(other + bo.inner(M, G) / 2 <= value)
+    for (y, _), (z, b) in permutations([*normal, (E[0], 0)], 2):
+        if np.any(b):
+            rows.append(bo.inner(np.outer(b, y - z) + np.outer(y - z, b), G) <= 0)
+    return bo.Problem(bo.Maximize(f[steps + 1] - f[0]), rows)
+
+
 def reduced_variance(count: int) -> bo.Problem:
     """Return the worst case of a step of Point-SAGA: the proximal step of a random one of several functions.
 
@@ -1222,7 +1245,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("a duality gap, rotated", solving(duality_gap, 0)),
         ),
         (
-            *("zero sums", "presolve.equalities:zero_sums", without("zero sums")),
+            *("zero sums", "presolve.implied_equalities:zero_sums", without("zero sums")),
             *("a lifted assignment of size 3", solving(relaxations.lifted_assignment, bo, 3, 3)),
         ),
         (
@@ -1306,6 +1329,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("faces of the dual", "routes.ipm.path_route:_on_dual_faces"),
             replaced("routes.ipm.path_route._on_dual_faces", _stalled),
             *("the worst case of a proximal method", solving(proximal_gradient, 1, tol=1e-8)),
+        ),
+        (
+            *("tight rows", "routes.ipm.path_route:_on_tight_rows"),
+            answering("routes.ipm.path_route.tight_rows", None),
+            *("Frank-Wolfe's method, three steps", solving(conditional_gradient, 3, tol=1e-8)),
         ),
         (
             *("other forms", "routes.ipm.path_route:_by_other_forms"),

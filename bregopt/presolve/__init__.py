@@ -169,7 +169,7 @@ REQUESTED: dict[str, _Apply] = {
     "parallel rows": _ours("svec:parallel_rows", _rows_may_be_alike),
     "opposite rows": _ours("epigraphs:opposite_rows", _variables),
     "defined variables": _ours("variables:defined_variables", _variables),
-    "zero sums": _ours("equalities:zero_sums"),
+    "zero sums": _ours("implied_equalities:zero_sums"),
     "dual form": _ours("dual_form:dual_form"),
     "redundant equalities": _ours("equalities:redundant_equalities"),
     "independent rows": _ours("equalities:independent_rows"),

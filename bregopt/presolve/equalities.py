@@ -1,18 +1,4 @@
-"""Equalities that others imply, or nearly so, and those that inequalities and equalities imply together.
-
-**Sums of zero.** In relaxations of assignments the rows ``sum_j X_kj = X_0k`` and ``X_kk = X_0k`` leave the
-sum of the ``X_kj`` beside the diagonal no value but zero, so that with ``X >= 0`` each of them is zero. As
-inequalities these entries leave ``X`` no interior. As equalities they do, and further rows may then be such
-sums.
-
-1. Equalities ``X_ij = X_kl`` make classes of equal entries.
-2. A row with bound zero is a sum of entries ``s_j > 0`` that own rows keep nonnegative, with one entry for
-   each class and without the entries that are zero already.
-3. The rows of these entries become equalities. The sums, which are then implied, are left out.
-
-Each sum is a relation ``sum_k r_k A_k = 0`` of the rows whose bounds are all zero. A multiplier of an entry
-that has the wrong sign as one of an inequality gets it by adding a multiple of that relation, which changes
-neither ``A*(y)`` nor the dual value.
+"""Equalities that others imply, or nearly so.
 
 **Nearly dependent rows.** Newton's system squares the angle between rows: a row at distance 1e-6 from the
 span of the others is lost in its round-off. Orthonormal rows from Householder's QR lose only the digits that
@@ -36,19 +22,18 @@ equalities as unit vectors, the rows of ``F``, and their right-hand sides ``b``:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import qr, solve_triangular
 
-from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
+from bregopt.arrays import TINY, Array, IntArray, scattered
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
 from bregopt.linalg import root_of
 from bregopt.presolve import Reduced, Tolerances, with_multipliers
-from bregopt.presolve.svec import Svec, sparse_entries, svec_rows, with_equalities
-from bregopt.program import Answer, Bounds, Program, Start
+from bregopt.presolve.svec import Svec, svec_rows, with_equalities
+from bregopt.program import Answer, Program, Start
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import contradicts
 
@@ -57,18 +42,12 @@ __all__ = [
     "LARGEST_QR",
     "Condensed",
     "Independent",
-    "WithZeros",
     "clearly_independent",
     "combinations",
     "independent_rows",
     "redundant_equalities",
-    "zero_sums",
 ]
 
-# Terms of all rows above which none is searched.
-_LARGEST_LISTED = 2_000_000
-# Coefficient of a class, relative to the largest of its row, that may be round-off of a sum.
-_UNSURE = 1e-9
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.
 _NEARLY_DEPENDENT = 1e-3
 # That distance up to which a row counts as dependent: round-off of the data alone.
@@ -88,218 +67,6 @@ _MOST_UNKNOWNS = 2_000
 _CONDENSED_RANK = 1e-11
 # Numbers in a chunk of rows that QR factorizes at a time: 8 MB.
 _QR_CHUNK = 1_000_000
-
-
-# --- Sums of zero ---------------------------------------------------------------------------------------
-
-
-class _Relation(NamedTuple):
-    """A sum of entries that is zero: ``sum_k weight_k A_k = 0`` over `rows`, positive for lower bounds.
-
-    Parameters
-    ----------
-    rows : int array
-    weight : array
-    entries : int
-        The number of entries, whose rows are the first ones.
-    """
-
-    rows: IntArray
-    weight: Array
-    entries: int
-
-
-@dataclass(frozen=True, eq=False)
-class WithZeros(Reduced):
-    """A program with equalities for the entries that sums fix to zero, without these sums.
-
-    Parameters
-    ----------
-    kept : int array
-        The remaining rows.
-    relations : tuple of _Relation
-        In the order in which they were found: each may use the zeros of those before it.
-    """
-
-    kept: IntArray
-    relations: tuple[_Relation, ...]
-
-    @property
-    def summary(self) -> str:
-        count = sum(relation.entries for relation in self.relations)
-        return f"{count} {'entries' if count > 1 else 'entry'} of sums that are zero"
-
-    def contradiction(self) -> Array | None:
-        """Return a Farkas vector where an entry of a sum has to be positive."""
-        for relation in self.relations:
-            if (relation.weight * self._bound(relation) > 0)[: relation.entries].any():
-                y = np.zeros(self.whole.m)
-                y[relation.rows] = relation.weight
-                y = self._lifted(y)
-                if is_farkas(self.whole, y):
-                    return y
-        return None
-
-    def shrink(self, start: Start) -> Start:
-        return replace(start, y=start.y[self.kept])
-
-    def restore(self, answer: Answer) -> Answer:
-        return with_multipliers(answer, self._multipliers)
-
-    def _multipliers(self, own: Array) -> Array:
-        y = scattered(self.kept, own, self.whole.m)
-        return self._lifted(y)
-
-    def _lifted(self, y: Array) -> Array:
-        """Return multipliers with the signs of inequalities, where those of entries have any sign."""
-        for relation in reversed(self.relations):
-            entries, weight = relation.rows[: relation.entries], relation.weight[: relation.entries]
-            t = float((-y[entries] / weight).max())
-            if t > 0:
-                y[relation.rows] += t * relation.weight
-        return y
-
-    def _bound(self, relation: _Relation) -> Array:
-        bounds = self.whole.bounds
-        return np.where(relation.weight > 0, bounds.lo[relation.rows], bounds.hi[relation.rows])
-
-
-# Pays on: a lifted assignment of size 3.
-def zero_sums(program: Program, tolerances: Tolerances) -> WithZeros | None:
-    """Fix nonnegative entries to zero whose sum is zero."""
-    bounds = program.bounds
-    zero = bounds.hard & ((bounds.lo == 0) | (bounds.hi == 0))
-    if not (zero & bounds.equal).any() or not (zero & ~bounds.equal).any():
-        return None
-    if sum(term.rows.count() for term in program.A.terms) > _LARGEST_LISTED:
-        return None
-    relations, implied = _Search(program).relations()
-    if not relations:
-        return None
-    entries = np.concatenate([r.rows[: r.entries] for r in relations])
-    lo, hi = bounds.lo.copy(), bounds.hi.copy()
-    lo[entries] = hi[entries] = 0.0
-    kept = np.flatnonzero(~implied)
-    fixed = replace(program, bounds=Bounds(lo, hi, bounds.kind, bounds.gamma)).of_rows(kept)
-    return WithZeros(program, fixed, kept, tuple(relations))
-
-
-class _Search:
-    """The classes of entries, the rows that bound one entry, and those that may be sums."""
-
-    def __init__(self, program: Program) -> None:
-        bounds, rows = program.bounds, sparse_entries(program.A)
-        alone = bounds.hard & (np.diff(program.B.indptr) == 0)
-        zero, count, start = (bounds.lo == 0) | (bounds.hi == 0), np.diff(rows.indptr), rows.indptr[:-1]
-        self._rows, self._bounds = rows, bounds
-        two = np.flatnonzero(alone & bounds.equal & zero & (count == 2))
-        first = start[two]
-        opposite = rows.data[first] == -rows.data[first + 1]
-        two, first = two[opposite], first[opposite]
-        self._classes = _Classes(two, rows.indices[[first, first + 1]], rows.data[first])
-        self._of = self._classes.numbers(rows.shape[1])
-        single = np.flatnonzero(alone & (count == 1))
-        end = np.where(rows.data[start[single]] > 0, bounds.lo[single], bounds.hi[single])
-        single = single[(end * rows.data[start[single]] >= 0) & np.isfinite(end)]
-        self._bounding: dict[int, list[int]] = {}  # the rows that bound the entries of each class
-        for k, c in zip(single.tolist(), self._of[rows.indices[start[single]]].tolist(), strict=True):
-            self._bounding.setdefault(c, []).append(k)
-        self._sums = np.flatnonzero(alone & zero & (count > 1))
-
-    def relations(self) -> tuple[list[_Relation], Mask]:
-        """Return the sums that are zero, one after the other, and the rows that they imply."""
-        width, bounds, found = self._rows.shape[1], self._bounds, list[_Relation]()
-        in_class = sp.csr_array((np.ones(width), (np.arange(width), self._of)), (width, width))
-        table = sp.csr_array(self._rows[self._sums] @ in_class)
-        table.eliminate_zeros()
-        row = np.repeat(np.arange(len(self._sums)), np.diff(table.indptr))
-        size = abs(table).max(axis=1).toarray().ravel() if len(self._sums) else np.zeros(0)
-        unsure = np.abs(table.data) <= _UNSURE * size[row]
-        zero, bounded = np.zeros(width, dtype=bool), np.zeros(width, dtype=bool)
-        for c, rows in self._bounding.items():
-            bounded[c], fixed = True, [k for k in rows if bounds.lo[k] == 0 == bounds.hi[k]]
-            if fixed:
-                zero[c], self._bounding[c] = True, fixed
-
-        def without(terms: Mask) -> Mask:
-            """Return the sums with none of the given terms."""
-            none: Mask = np.bincount(row[terms], minlength=len(self._sums)) == 0
-            return none
-
-        done = without(np.ones(len(row), dtype=bool))  # rows of two equal entries
-        empty = done
-        while True:
-            left, before = ~zero[table.indices], zero.copy()
-            done = without(left)
-            for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
-                wrong = unsure | (left & ~(bounded[table.indices] & (sign * table.data > 0)))
-                for k in np.flatnonzero(~done & without(wrong) & (end[self._sums] == 0)).tolist():
-                    terms = slice(table.indptr[k], table.indptr[k + 1])
-                    own = table.indices[terms]
-                    if not zero[own].all():
-                        new = ~before[own]
-                        found.append(
-                            self._relation(int(self._sums[k]), sign, own, sign * table.data[terms], new)
-                        )
-                        zero[own] = True
-            if (zero == before).all():
-                break
-        implied = np.zeros(bounds.m, dtype=bool)
-        implied[self._sums[done & ~empty]] = True
-        return found, implied
-
-    def _relation(self, k: int, sign: float, own: IntArray, size: Array, new: Mask) -> _Relation:
-        """Return the relation of a row, with the classes in it, their sizes, and which are new."""
-        weight: dict[int, float] = {}
-        data, start = self._rows.data, self._rows.indptr
-        order = np.argsort(~new, kind="stable")
-        for c, part in zip(own[order].tolist(), size[order].tolist(), strict=True):
-            own_rows = self._bounding[c]
-            weight |= {j: part / (len(own_rows) * float(data[start[j]])) for j in own_rows}
-        count = sum(len(self._bounding[c]) for c in own[new].tolist())
-        weight[k] = -sign
-        rows, value = np.array(list(weight)), np.array(list(weight.values()))
-        left = self._rows[rows].T @ value
-        for j, w in self._classes.combination(left).items():
-            weight[j] = weight.get(j, 0.0) - w
-        return _Relation(np.array(list(weight)), np.array(list(weight.values())), count)
-
-
-class _Classes:
-    """Classes of entries that rows of two terms equate, as trees."""
-
-    def __init__(self, rows: IntArray, pairs: IntArray, value: Array) -> None:
-        beside: dict[int, list[tuple[int, int, float]]] = {}
-        for k, i, j, v in zip(rows.tolist(), *pairs.tolist(), value.tolist(), strict=True):
-            beside.setdefault(i, []).append((j, k, -v))
-            beside.setdefault(j, []).append((i, k, v))
-        self._up: dict[int, tuple[int, int, float]] = {}  # the next entry, the row, its coefficient here
-        self._root: dict[int, int] = {}
-        for root in beside:
-            if root in self._root:
-                continue
-            self._root[root], reached = root, [root]
-            for entry in reached:
-                for other, k, v in beside[entry]:
-                    if other not in self._root:
-                        self._root[other], self._up[other] = root, (entry, k, v)
-                        reached.append(other)
-
-    def numbers(self, width: int) -> IntArray:
-        """Return the class of each of `width` entries: one of its entries."""
-        of = np.arange(width)
-        of[list(self._root)] = list(self._root.values())
-        return of
-
-    def combination(self, vector: Array) -> dict[int, float]:
-        """Return weights of rows that sum up to a vector, whose sum in each class is zero."""
-        weight: dict[int, float] = {}
-        for entry in np.flatnonzero(vector).tolist():
-            at = entry
-            while at in self._up:
-                at, k, v = self._up[at]
-                weight[k] = weight.get(k, 0.0) + float(vector[entry]) / v
-        return weight
 
 
 # --- Nearly dependent rows, and more rows than unknowns -------------------------------------------------

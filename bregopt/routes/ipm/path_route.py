@@ -18,6 +18,7 @@ from bregopt.presolve import REVEALED, Presolved, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
+from bregopt.presolve.implied_equalities import tight_rows
 from bregopt.presolve.recession import DualFace
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.program.rows import DenseRows
@@ -161,6 +162,9 @@ class Path:
         if answer.stop in _WITH_POINT:
             answer = _in_units(program, answer, settings, progress)
         if answer.stop is StopReason.STALLED:
+            found = _on_tight_rows(self.solve, program, answer, settings, progress)
+            if found is not answer:
+                return found
             answer = _on_dual_faces(program, answer, settings, progress)
         if answer.stop is StopReason.CONVERGED:
             return answer
@@ -208,6 +212,27 @@ def _is_judged(program: Program, answer: Answer, settings: Any) -> bool:
     if answer.stop is not StopReason.CONVERGED or _many_inactive(program, settings.tuning):
         return False
     return not presolve(program, (*_DUAL, *_REDUCTIONS), settings).steps
+
+
+# Pays on: Frank-Wolfe's method, three steps.
+def _on_tight_rows(
+    method: Method, program: Program, stalled: Answer, settings: Any, progress: Progress
+) -> Answer:
+    """Return a method's answer with equalities for the inequalities that are tight at every point, if any.
+
+    A better given answer is returned.
+    """
+    tight = tight_rows(program, stalled.y)
+    if tight is None:
+        return stalled
+    presolved = Presolved(program, (tight,))
+    try:
+        found = method(tight.program, settings, None, progress.within(presolved))
+    except (CutShort, InfeasibleRowError):
+        return stalled
+    found = replace(presolved.restore(found), iterations=stalled.iterations + found.iterations)
+    worse = found.stop in _WITH_POINT and _worst(program, found) > _worst(program, stalled)
+    return stalled if worse else found
 
 
 # Pays on: the worst case of a proximal method.

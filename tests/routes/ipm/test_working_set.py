@@ -62,7 +62,9 @@ def solve(problem, tuning=SMALL, **options):
 )
 def test_margins_agree_with_clarabel(seed, R, D, price):
     far, near = comparisons(seed, R, D)
-    with patch.object(working_set, "most_act", return_value=False):  # all rows at once have a test of their own
+    with patch.object(
+        working_set, "most_act", return_value=False
+    ):  # all rows at once have a test of their own
         sol = solve(margin_problem(far, near, price), tol=1e-7)
     assert sol.status == "optimal"
     assert "rows" in sol.history
