@@ -27,6 +27,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
+from bregopt.presolve import with_multipliers
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Bounds, Face, Program
 from bregopt.program.rows import DenseRows
@@ -282,8 +283,13 @@ class DualFace:
         X = tuple(
             Face(U_b).lift(np.asarray(M)) if U_b.size else M for U_b, M in zip(self.U, answer.X, strict=True)
         )
-        y = scattered(self.kept, answer.y, self.whole.m)
-        return replace(answer, X=X, u=answer.u[: self.whole.k], y=y, y_on_faces=None, inner=None)
+        return with_multipliers(
+            answer,
+            lambda y: scattered(self.kept, y, self.whole.m),
+            X=X,
+            u=answer.u[: self.whole.k],
+            inner=None,
+        )
 
     def priced(self, price: float) -> Program:
         """Return the whole program with a price on ``U'XU``."""

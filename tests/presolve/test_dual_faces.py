@@ -120,3 +120,15 @@ def test_problems_with_interiors_are_left_alone(monkeypatch):
     X = bo.PSD(4)
     assert bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).solve(solver="path").status == "optimal"
     assert not asked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_multipliers_on_faces_of_both_sides_prove_the_optimum(seed):
+    """`X` recedes, and no multipliers attain the dual: ``(1, -1, 0)`` is in the null space of all ``Y``."""
+    C, A, b, value, _ = receding(seed)
+    X, Y = bo.PSD(len(C)), bo.PSD(3)
+    rows = [bo.inner(a, X) >= c for a, c in zip(A, b, strict=True)]
+    rows += [Y[0, 0] + Y[1, 1] == 2 * Y[0, 1], Y[2, 2] == 1]
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X) + Y[0, 2] - Y[1, 2]), rows).solve(tol=1e-8)
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(value, abs=1e-7)

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregopt.arrays import EPS, TINY, shortage
-from bregopt.certify import NEAR, PrimalDualPoint, certify, cost_of_round_off
+from bregopt.arrays import EPS, TINY, Array, shortage
+from bregopt.certify import NEAR, Certificate, PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort
 from bregopt.errors import InfeasibleRowError
-from bregopt.presolve import REVEALED, Presolved, presolve, summaries
+from bregopt.presolve import REVEALED, Presolved, certificate_on_faces, presolve, summaries
 from bregopt.presolve.coordinates import in_coordinates_of_answer
 from bregopt.presolve.dual_form import dual_of, newton_work
 from bregopt.presolve.faces import shortfall
@@ -340,15 +340,24 @@ def _perturbed(program: Program, settings: Any, progress: Progress) -> Answer:
 
 def _errors(program: Program, answer: Answer) -> tuple[float, float]:
     """Return the largest of gap and residuals, and the same with the round-off at a large `X`."""
-    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
-    cost = cost_of_round_off(program, answer.X, answer.y)
-    worst = certificate.worst
+    certificate, y = _certificate(program, answer)
+    cost, worst = cost_of_round_off(program, answer.X, y), certificate.worst
     return worst, max(worst, min(cost / certificate.size, NEAR) if certificate.size else 0.0)
 
 
 def _worst(program: Program, answer: Answer) -> float:
     """Return the largest of gap and residuals: multipliers on a face of the dual may be no answer."""
-    return certify(PrimalDualPoint(program, answer.X, answer.u, answer.y)).worst
+    return _certificate(program, answer)[0].worst
+
+
+def _certificate(program: Program, answer: Answer) -> tuple[Certificate, Array]:
+    """Return the certificate and its multipliers: those on implied faces if they prove more."""
+    certificate = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    if answer.y_on_faces is not None:
+        on_faces = certificate_on_faces(program, answer)
+        if on_faces.worst < certificate.worst:
+            return on_faces, answer.y_on_faces
+    return certificate, answer.y
 
 
 def _directly(program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
