@@ -22,7 +22,7 @@ from bregopt.program.rows import DenseRows, Distances, Entries, RankOne, RankTwo
 from bregopt.program.stacks import simplex_shifts
 from bregopt.routes.ipm import block_rows, entry_system, linear_solvers, row_system, schur
 from bregopt.routes.ipm.block_rows import Gram, RowAction
-from bregopt.routes.ipm.entry_system import EntrySystem, border_of
+from bregopt.routes.ipm.entry_system import EntrySystem, _ChunkedFeatures, border_of
 from bregopt.routes.ipm.linear_solvers import Corrections, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
@@ -211,14 +211,22 @@ class TestSystems:
     def test_features_by_and_by_come_to_the_same(self, rng, monkeypatch):
         n = 5
         A = linear_map(n, rng)
-        B = sp.csr_array(rng.normal(size=(A.m, 2)))
+        B = rng.normal(size=(A.m, 2))
+        B[:5, 1] = 0.0  # rows that share the bounded variable border the system
+        B[7:, 1] = 0.0
+        B = sp.csr_array(B)
         at, pull = self.scene(n, rng, A, 2)
         exact = np.arange(A.m) == 4
         at.D[exact] = 0.0
         free, border = np.isinf(at.D_u), border_in(A, B, at, exact)
         kept = EntrySystem(plan(A), B, free, border).factor(at)(pull)
+        monkeypatch.setattr(entry_system, "_TRANSFORMED_ENTRIES", 0)  # else rows are stored as they are
         monkeypatch.setattr(entry_system, "_LARGEST_FEATURES", 40)
-        streamed = EntrySystem(plan(A), B, free, border).factor(at)(pull)
+        with patch.object(
+            _ChunkedFeatures, "_chunk", autospec=True, side_effect=_ChunkedFeatures._chunk
+        ) as chunk:
+            streamed = EntrySystem(plan(A), B, free, border).factor(at)(pull)
+        assert chunk.call_count > 2  # the border's, and several of the Gram matrix
         for one, other in zip(kept[:3], streamed[:3], strict=True):
             np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(one).max())
 
