@@ -12,7 +12,7 @@ import bregopt as bo
 from bregopt.io.graphs import read_graph
 from bregopt.problems.cuts import communities as communities_module
 from bregopt.program import LowRank
-from bregopt.program.rows import Sum
+from bregopt.program.rows import Sum, algebra
 
 networkx = pytest.importorskip("networkx")
 
@@ -169,8 +169,10 @@ def test_a_time_limit_and_an_edge():
     assert bo.communities(graph, time_limit=1e-6).modularity > 0.3
 
 
-def test_the_relaxation_of_a_large_graph_needs_no_matrix_of_all_pairs():
-    n, rng = 2_500, np.random.default_rng(0)
+@pytest.mark.parametrize(("n", "summed"), first(1, [(500, 400), (2_500, 2_000)]))
+def test_the_relaxation_of_a_large_graph_needs_no_matrix_of_all_pairs(monkeypatch, n, summed):
+    monkeypatch.setattr(algebra, "_LARGEST_SUMMED", summed)
+    rng = np.random.default_rng(0)
     i, j = rng.integers(0, n, (2, 4 * n))
     W = sp.coo_array((np.ones(4 * n), (i, j)), (n, n))
     graph = sp.csr_array(W + W.T)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from samples import turns
+from samples import first, turns
 
 import bregopt as bo
 from bregopt.io.graphs import read_graph
@@ -234,15 +234,16 @@ def test_an_answer_between_two_steps_has_a_feasible_matrix(weighted):
 
 
 @pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
-def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them():
-    graph = networkx.watts_strogatz_graph(300, 10, 0.1, seed=2)
+@pytest.mark.parametrize("n", first(1, [150, 300]))
+def test_a_matrix_without_its_edges_is_shifted_where_it_lost_them(n):
+    graph = networkx.watts_strogatz_graph(n, 10, 0.1, seed=2)
     i, j = np.array(graph.edges).T
-    near, q = read_graph(graph).adjacency, np.ones(300)
+    near, q = read_graph(graph).adjacency, np.ones(n)
     cut_off = theta._by_edges(near, q, False, {"solver": "lowrank", "max_iter": 30, "tol": 1e-6})
     found = theta._feasible(cut_off, near, q, 1e-6)
-    Z = np.array(cut_off.X @ np.eye(300))
+    Z = np.array(cut_off.X @ np.eye(n))
     Z[i, j] = Z[j, i] = 0
-    Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(300)
+    Z += (1e-12 - np.linalg.eigvalsh(Z)[0]) * np.eye(n)
     root = np.sqrt(np.diag(Z))
     equally = np.linalg.eigvalsh(Z / np.outer(root, root))[-1]
     exact = bo.lovasz_theta(graph, tol=1e-6).value

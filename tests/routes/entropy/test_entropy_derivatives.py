@@ -73,8 +73,10 @@ FAMILIES = [
 
 
 def refined(problem):
-    at = problem.solve(tol=1e-11).derivative().optimum
-    return np.concatenate([*(X.ravel() for X in at.X), at.u])
+    """Return the numbers of the optimum, and its value."""
+    sol = problem.solve(tol=1e-11)
+    at = sol.derivative().optimum
+    return np.concatenate([*(X.ravel() for X in at.X), at.u]), sol.value
 
 
 def answer_of(tangent):
@@ -94,8 +96,9 @@ def test_changes_of_answer_and_value_are_those_of_finite_differences(family):
         ends, values = [], []
         for sign in (1, -1):
             p.value = start + sign * STEP * change
-            ends.append(refined(problem))
-            values.append(problem.solve(tol=1e-11).value)
+            end, value = refined(problem)
+            ends.append(end)
+            values.append(value)
         p.value = start
         slope = (ends[0] - ends[1]) / (2 * STEP)
         found = answer_of(derivative.jvp(parameters={p: change}))
