@@ -1386,6 +1386,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             solving(entries_within_one, 16, tol=1e-8),
         ),
         (
+            *("transformed Gram matrices", "routes.ipm.entry_system:_TRANSFORMED_ENTRIES"),
+            replaced("routes.ipm.entry_system._TRANSFORMED_ENTRIES", 0),
+            *("triangles, n = 12", case("path", "triangles, n = 12")),
+        ),
+        (
             *("sparse system", "routes.ipm.row_system:system_for"),
             answering("routes.ipm.many_blocks.SparseRowSystem.of", None),
             *("100 matrices in a chain", solving(blocks, 100, 4, 5, True)),
@@ -1403,6 +1408,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),
+            *("100 matrices of order 5", solving(blocks, 100, 5, 30, False)),
+        ),
+        (
+            *("scores at hand", "routes.ipm.central_path:_Scores"),
+            answering("routes.ipm.central_path._Scores.of", None),
             *("100 matrices of order 5", solving(blocks, 100, 5, 30, False)),
         ),
         (

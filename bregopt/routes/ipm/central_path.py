@@ -286,6 +286,7 @@ class _CentralPath(Method):
         return self._plan.roots(self._plan.views(slack)) is not None
 
 
+# Pays on: 100 matrices of order 5.
 class _Scores:
     """The numbers of a certificate for a linear objective, hard rows and hinges, from an iterate's at hand.
 
