@@ -275,3 +275,20 @@ def test_entropies_of_matrices_are_read_or_refused_with_the_reason(name, form):
         else:
             with pytest.raises(bo.UnsupportedProblemError, match="quantum"):
                 bo.from_cvxpy(problem)
+
+
+def test_duals_of_matrix_inequalities_beside_convex_terms_are_stationary():
+    n = 3
+    x, t, R = cp.Variable(n), cp.Variable(), cp.Variable((n, n), symmetric=True)
+    column = cp.reshape(x, (n, 1), order="F")
+    corner = cp.bmat([[R + np.eye(n), column], [column.T, cp.reshape(t, (1, 1), order="F")]])
+    rows = [cp.trace(R) <= 1, corner >> 0, t <= 0.5]
+    problem = cp.Problem(cp.Minimize(cp.log_sum_exp(x) + cp.sum_squares(x - w)), rows)
+    problem.solve(method="bregopt", tol=1e-8)
+    Z = rows[1].dual_value
+    assert np.linalg.eigvalsh(Z).min() >= -1e-6
+    softmax = np.exp(x.value) / np.exp(x.value).sum()
+    assert 2 * Z[:n, n] == pytest.approx(softmax + 2 * (x.value - w), abs=1e-5)
+    assert Z[:n, :n] == pytest.approx(rows[0].dual_value * np.eye(n), abs=1e-5)
+    assert Z[n, n] == pytest.approx(float(rows[2].dual_value), abs=1e-5)
+    assert np.linalg.norm(Z) > 0.1

@@ -537,8 +537,8 @@ class Lowered:
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
         """Return the multiplier of ``X psd`` of each matrix."""
         raw = solution._raw
-        assert raw is not None
-        program, slacks = self.problem.program(), {}
+        assert raw is not None and raw._program is not None
+        program, slacks = raw._program, {}  # with tangents in place of convex terms
         for b, X in enumerate(self.problem.matrices):
             value, S = (None if part is None else part[b] for part in (raw.X, raw._S))
             slacks[X.block] = multiplier_of_cone(program, b, value, raw._point[2], S)
