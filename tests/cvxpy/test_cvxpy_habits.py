@@ -170,6 +170,19 @@ def test_what_cvxpy_knows_is_solved(name, way):
     assert problem.value == pytest.approx(reference.value, abs=1e-6)
 
 
+@pytest.mark.parametrize("shape", [0, (0, 3), (2, 2)])
+@pytest.mark.filterwarnings("ignore:Reading from a sparse CVXPY expression")
+def test_variables_without_free_elements_are_read(shape):
+    if shape == (2, 2) and OLD:
+        pytest.skip(f"CVXPY {cp.__version__} takes no empty sparsity")
+    X, z = psd(), cp.Variable(shape, **({"sparsity": [(), ()]} if shape == (2, 2) else {}))
+    problem = cp.Problem(cp.Minimize(cp.trace(C @ X) + cp.sum(z)), [cp.trace(X) == 1, z <= 1])
+    problem.solve(method="bregopt", strict=True)
+    assert problem.value == pytest.approx(np.linalg.eigvalsh(C)[0], abs=1e-6)
+    assert z.value.shape == z.shape and not z.value.any()
+    assert np.shape(problem.constraints[1].dual_value) == z.shape
+
+
 @pytest.mark.parametrize("error", [AttributeError("no name"), ValueError("shapes"), KeyError(3), IndexError])
 def test_unexpected_exceptions_of_the_reader_hand_the_problem_on(monkeypatch, error):
     def fails(problem):

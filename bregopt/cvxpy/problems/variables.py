@@ -103,7 +103,7 @@ class VectorForm:
         column = self.place[at]
         kept = column >= 0
         coefficients = csr_of(weight[kept], row[kept], column[kept], (m, self.u.size))
-        return np.zeros(m), {}, {self.u: coefficients}
+        return np.zeros(m), {}, {self.u: coefficients} if (self.place >= 0).any() else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,9 @@ def square(variable: Any, name: str, sign: float, shift: Array) -> SquareForm:
 def vector(variable: Any, name: str) -> VectorForm:
     """Return a CVXPY variable as ordinary variables, with the bounds that are finite for all its elements."""
     place = places(variable)
-    k = int(place.max()) + 1
+    k = int(place.max(initial=-1)) + 1
+    if k == 0:  # no element, or none that is free
+        return VectorForm(Variable(name=name), place, variable.shape)
     first = np.unique(place, return_index=True)[1][-k:]
     lower, upper = (end[first] if np.isfinite(end).all() else None for end in box(variable))
     return VectorForm(Variable(k, name=name, lower=lower, upper=upper), place, variable.shape)
@@ -337,7 +339,7 @@ def places(variable: Any) -> IntArray:
         free = np.eye(shape[0], dtype=bool)
     if attributes.get("sparsity"):
         free = np.zeros(shape, dtype=bool)
-        free[tuple(np.asarray(index) for index in attributes["sparsity"])] = True
+        free[tuple(np.asarray(index, dtype=np.intp) for index in attributes["sparsity"])] = True
     if is_mirrored(variable):
         free = np.tril(free | free.T)
     flat = free.ravel(order="F")
