@@ -441,10 +441,14 @@ def first_active_set(
     scale = len(optional) / len(sample) if len(sample) else 1.0  # small constraints leave nothing to sample
     sampled = _sampled(program, rows, scale)
     answer = method(sampled, rough, None, Progress("some rows"))
+    resting = ActiveSet.resting(program.bounds)
     if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):
-        return ActiveSet.resting(program.bounds).joined(rows)
+        # Where part of the rows leaves a ray that all rows exclude, rounds would only double the part.
+        endless = answer.stop is StopReason.UNBOUNDED and not recedes(program, answer.X, answer.u)
+        needed = endless and program.m <= _MOST_ROWS * entries_of(program)
+        return resting.joined(np.arange(program.m) if needed else rows)
     if most_act(program, sampled, answer.y):
-        return ActiveSet.resting(program.bounds).joined(np.arange(program.m))
+        return resting.joined(np.arange(program.m))
     return _active_set_at(program, answer.X, answer.u, optional, count)
 
 

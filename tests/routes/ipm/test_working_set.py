@@ -137,6 +137,19 @@ def test_triplets_of_one_class_take_all_rows(seed, unit):
     margin_by_clarabel(far, near, 10.0).agrees(sol.value / unit, sol.error / unit)
 
 
+@pytest.mark.parametrize("n", [8, 16])
+def test_rows_without_which_the_objective_falls_take_all_rows(n):
+    # No part of the bounds on entries bounds the sum of all entries.
+    X, (i, j) = bo.PSD(n), np.triu_indices(n)
+    goal, bounds = bo.Maximize(bo.sum(X)), (np.eye(n) + 0.1)[i, j]
+    sol = solve(bo.Problem(goal, [X[i, j] <= bounds]), tol=1e-7)
+    assert sol.status == "optimal"
+    assert "rows" not in sol.history
+    assert sol.value == pytest.approx(n + 0.1 * n**2, rel=1e-6)
+    endless = solve(bo.Problem(goal, [X[i[n:], j[n:]] <= bounds[n:]]))  # without those of the first row
+    assert endless.status == "unbounded"
+
+
 @pytest.mark.parametrize("split", ["resting", "given way", "wrong"])
 def test_any_first_split_leads_to_the_answer(split, monkeypatch):
     far, near = comparisons(3, 60, 4)
