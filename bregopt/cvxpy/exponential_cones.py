@@ -182,7 +182,7 @@ class Exponential:
         times = np.bincount(B.indices, minlength=plain.k)[variable]
         row = np.repeat(np.arange(plain.m), np.diff(B.indptr))
         other = np.bincount(B.indices, row, plain.k)[variable] - in_rows
-        other = np.where(times == count + 1, other, 0).astype(np.intp)
+        other = np.where(good & (times == count + 1), other, 0).astype(np.intp)  # else no row's number
         inequality = (other >= own) & np.isinf(plain.bounds.lo[other]) & np.isfinite(plain.bounds.hi[other])
         cost, slope = plain.c[variable], np.asarray(B[other, variable]).ravel()
         good = good & plain.free[variable]

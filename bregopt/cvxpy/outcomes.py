@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -89,8 +89,9 @@ def solve_conic(
         known = option_names(options["route"])
         if name not in known:
             raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, {'route', *known})}")
-    inaccurate, reasons = [], []
-    for reading in read_conic(conic, cache):
+    inaccurate: list[Outcome] = []
+    reasons: list[str] = []
+    for reading in _readings(conic, cache, reasons):
         found = _by_route(conic, reading, warm_start, options, cache)
         if reading.dual and not isinstance(found, str) and found.status == _CLARABEL_STATUS[Status.UNBOUNDED]:
             found = _with_a_point(conic, found, options)
@@ -103,6 +104,14 @@ def solve_conic(
     if inaccurate:
         return min(inaccurate, key=lambda found: found.stats["error"])
     return "; ".join(reasons) or str(too_large(conic))
+
+
+def _readings(conic: Conic, cache: dict[str, Any], reasons: list[str]) -> Iterator[Reading]:
+    """Yield the readings of a program; a mistake in the reader is a reason to hand it on, not the user's."""
+    try:
+        yield from read_conic(conic, cache)
+    except Exception as error:
+        reasons.append(f"reading it failed by {error!r}")
 
 
 def certified(conic: Conic, status: str, x: Array, z: Array, tol: float) -> tuple[str, dict[str, Any]]:

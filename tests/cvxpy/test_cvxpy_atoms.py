@@ -292,3 +292,15 @@ def test_duals_of_matrix_inequalities_beside_convex_terms_are_stationary():
     assert Z[:n, :n] == pytest.approx(rows[0].dual_value * np.eye(n), abs=1e-5)
     assert Z[n, n] == pytest.approx(float(rows[2].dual_value), abs=1e-5)
     assert np.linalg.norm(Z) > 0.1
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_a_sum_of_exponentials_whose_arguments_are_in_other_rows_is_read(n):
+    X, x = cp.Variable((n, n), PSD=True), cp.Variable(n)
+    rows = [cp.trace(X) <= 3, cp.abs(x) <= 2, X + 2 * np.eye(n) - 0.1 * cp.diag(x) >> 0]
+    rows += [cp.max(x) <= 1.5] if n == 4 else []
+    cost = 1.5 * cp.log_sum_exp(x) + cp.norm(X - np.eye(n) / 2 - 0.1, "fro")
+    problem = cp.Problem(cp.Minimize(cost), rows)
+    problem.solve(solver=BREGOPT)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(1.5 * (np.log(n) - 2), abs=1e-6)  # X may be its target

@@ -179,7 +179,8 @@ def test_variables_without_free_elements_are_read(shape):
     problem = cp.Problem(cp.Minimize(cp.trace(C @ X) + cp.sum(z)), [cp.trace(X) == 1, z <= 1])
     problem.solve(method="bregopt", strict=True)
     assert problem.value == pytest.approx(np.linalg.eigvalsh(C)[0], abs=1e-6)
-    assert z.value.shape == z.shape and not z.value.any()
+    assert z.value.shape == z.shape
+    assert not z.value.any()
     assert np.shape(problem.constraints[1].dual_value) == z.shape
 
 
@@ -197,6 +198,18 @@ def test_unexpected_exceptions_of_the_reader_hand_the_problem_on(monkeypatch, er
     )
     with pytest.raises(ValueError, match="reading it failed by"):
         diagonal().solve(method="bregopt", strict=True)
+
+
+def test_unexpected_exceptions_of_the_conic_reader_hand_the_problem_on(monkeypatch):
+    def fails(conic, cache=None):
+        raise IndexError("48")
+
+    monkeypatch.setattr("bregopt.cvxpy.outcomes.read_conic", fails)
+    problem = diagonal()
+    problem.solve(solver=BREGOPT)
+    stats = problem.solver_stats.extra_stats
+    assert (stats["route"], stats["reason"]) == ("CLARABEL", "reading it failed by IndexError('48')")
+    assert problem.value == pytest.approx(diagonal().solve("CLARABEL"))
 
 
 def test_a_parameter_without_a_value_is_an_error_of_the_user():

@@ -537,7 +537,8 @@ class Lowered:
     def _slacks(self, solution: Solution) -> dict[PSD, Array]:
         """Return the multiplier of ``X psd`` of each matrix."""
         raw = solution._raw
-        assert raw is not None and raw._program is not None
+        assert raw is not None
+        assert raw._program is not None
         program, slacks = raw._program, {}  # with tangents in place of convex terms
         for b, X in enumerate(self.problem.matrices):
             value, S = (None if part is None else part[b] for part in (raw.X, raw._S))
