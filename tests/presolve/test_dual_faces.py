@@ -132,3 +132,20 @@ def test_multipliers_on_faces_of_both_sides_prove_the_optimum(seed):
     solution = bo.Problem(bo.Minimize(bo.inner(C, X) + Y[0, 2] - Y[1, 2]), rows).solve(tol=1e-8)
     assert solution.status == "optimal"
     assert solution.value == pytest.approx(value, abs=1e-7)
+
+
+def test_programs_on_faces_are_solved_in_coordinates_of_the_faces(monkeypatch):
+    """Matrices of full order with faces would take several times as long a step."""
+    orders, follow = [], path_route.follow_path
+
+    def seen(program, *given):
+        orders.append(program.A.orders)
+        return follow(program, *given)
+
+    monkeypatch.setattr(path_route, "follow_path", seen)
+    C, A, b, _, _ = receding(0)
+    X, Y = bo.PSD(len(C)), bo.PSD(3)
+    rows = [bo.inner(a, X) >= c for a, c in zip(A, b, strict=True)]
+    rows += [Y[0, 0] + Y[1, 1] == 2 * Y[0, 1], Y[2, 2] == 1]
+    bo.Problem(bo.Minimize(bo.inner(C, X) + Y[0, 2] - Y[1, 2]), rows).solve(tol=1e-8)
+    assert orders[0] == (6, 3) and orders[-1] == (6, 2)

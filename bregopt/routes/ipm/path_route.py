@@ -59,6 +59,7 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 
 # Of the program, or of each working set of its rows.
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
+_IN_COORDINATES = (*_REDUCTIONS, "face coordinates")  # smaller matrices, and dense rows
 _DUAL, _SQUARES, _UNITS = ("dual form",), ("squares",), ("units",)
 _SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
 
@@ -244,7 +245,7 @@ def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: P
     if program.curved or program.capped or not stalled.X:
         return stalled
     sharp = replace(settings, tol=_SHARE_ON_FACES * settings.tol)
-    other, follow = progress.of_another_program(), behind(_REDUCTIONS, follow_path)
+    other, follow = progress.of_another_program(), behind(_IN_COORDINATES, follow_path)
     face, X, answers = DualFace.entire(program), stalled.X, [stalled]
     try:
         while (smaller := face.smaller(X)) is not None:
