@@ -181,6 +181,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
 
     def invert(self, solution: Outcome, inverse_data: Any) -> Any:
         """Return the answer in the user's terms."""
+        if getattr(inverse_data, "solver_options", {}) is None:  # where get_problem_data was given none
+            inverse_data.solver_options = {}
         inverted = super().invert(solution, inverse_data)
         stats = dict(solution.stats)
         if "bound" in stats:

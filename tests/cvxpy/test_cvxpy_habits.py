@@ -274,3 +274,13 @@ def test_verbose_prints_the_steps_within_those_of_cvxpy(capsys):
     assert places == sorted(places)
     problem.solve(method="bregopt", verbose=True)
     assert capsys.readouterr().out.startswith("bregopt path")
+
+
+def test_data_of_a_problem_are_solved_and_unpacked_by_hand():
+    X = psd()
+    problem = cp.Problem(cp.Minimize(cp.trace(C @ X)), [cp.trace(X) == 1])
+    data, chain, inverse = problem.get_problem_data("BREGOPT")
+    problem.unpack_results(chain.solve_via_data(problem, data), chain, inverse)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(np.linalg.eigvalsh(C)[0], abs=1e-7)
+    assert problem.solver_stats.extra_stats["route"] == "path"
