@@ -253,9 +253,9 @@ class EntropyPath(Method):
         affine = system.direction(0.0, None)
         short = min(1.0, self._length(at, affine))
         mu = system.mu_after(affine, short)
-        sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
-        sigma = 1.0 if at.shortened else sigma
+        sigma = max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6)
         sigma = max(sigma, self._nearest * self._size / (system.count * system.mu))
+        sigma = 1.0 if at.shortened else min(sigma, 1.0)  # the size of a first bound may be 1e60
         if at.shortened:
             step = system.direction(sigma, None)
         else:

@@ -1,5 +1,7 @@
 """Entropies of affine arguments: closed forms, CVXPY with Clarabel, invariances, and statuses."""
 
+import itertools
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -215,6 +217,23 @@ def test_a_contradiction_is_proven_beside_the_cone_of_a_norm(objective):
     rows = [bo.sum(p) == 1, bo.sum(bo.rel_entr(p, q)) <= 0.01, p[2] >= share]
     assert share * np.log(share / 0.1) + (1 - share) * np.log((1 - share) / 0.9) > 0.75
     assert bo.Problem(bo.Minimize(objective(p - q)), rows).solve().status == "infeasible"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_margins_of_many_triplets_have_the_value_of_all(seed):
+    """Twelve points of four classes: the answer has the symmetry of all 216 triplets; it is a Gibbs state."""
+    n, c, s = 12, 4, 3
+    of = np.arange(n) // s
+    every = [t for t in itertools.permutations(range(n), 3) if of[t[0]] == of[t[1]] != of[t[2]]]
+    i, j, k = np.random.default_rng(seed).choice(every, 400).T  # some of them several times
+    X, rho = bo.PSD(n), bo.Variable()
+    rows = [bo.sq_distance(X, i, k) - bo.sq_distance(X, i, j) >= rho, bo.trace(X) == 1]
+    sol = bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(n) / n) - rho), rows).solve()
+    assert sol.status == "optimal"
+    between, within = 2 / (s * np.array([c - 1, c - n]))
+    exact = np.log(n / (1 + (c - 1) * np.exp(between) + (n - c) * np.exp(within)))
+    assert abs(sol.value - exact) <= sol.error + 1e-14
+    assert sol.dual_value <= exact + 1e-14
 
 
 def test_problems_without_an_answer():
