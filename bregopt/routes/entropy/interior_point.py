@@ -228,7 +228,8 @@ class EntropyPath(Method):
             return _UNPROVEN
         y = form.priced(at.y, tangent)
         found = certify(PrimalDualPoint(tangent, X, u, y, faces=form.faces))
-        self._size = found.size
+        far = 1 <= found.gap < np.inf  # a first bound may be -1e60
+        self._size = abs(found.primal) if far else found.size
         return found
 
     def diverges(self, at: State) -> bool:
@@ -253,9 +254,9 @@ class EntropyPath(Method):
         affine = system.direction(0.0, None)
         short = min(1.0, self._length(at, affine))
         mu = system.mu_after(affine, short)
-        sigma = max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6)
+        sigma = min(1.0, max((mu / system.mu) ** max(1.0, 3 * short**2), 1e-6))
+        sigma = 1.0 if at.shortened else sigma
         sigma = max(sigma, self._nearest * self._size / (system.count * system.mu))
-        sigma = 1.0 if at.shortened else min(sigma, 1.0)  # the size of a first bound may be 1e60
         if at.shortened:
             step = system.direction(sigma, None)
         else:
