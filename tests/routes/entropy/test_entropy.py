@@ -8,6 +8,7 @@ import pytest
 from samples import first
 
 import bregopt as bo
+from bregopt.cvxpy import BREGOPT
 from bregopt.routes.entropy import route
 from bregopt.routes.entropy.equations import ReducedSystem, own_columns
 from bregopt.routes.entropy.interior_point import Barrier
@@ -477,7 +478,7 @@ def test_an_ellipsoid_through_cvxpy_takes_few_steps():
     points = np.random.default_rng(7).normal(size=(28, 7))
     A, b = cp.Variable((7, 7), PSD=True), cp.Variable(7)
     problem = cp.Problem(cp.Maximize(cp.log_det(A)), [cp.norm(A @ x + b) <= 1 for x in points])
-    problem.solve(solver=bo.cvxpy.BREGOPT)
+    problem.solve(solver=BREGOPT)
     value, steps = problem.value, problem.solver_stats.num_iters
     assert problem.value == pytest.approx(problem.solve(solver=cp.CLARABEL), rel=1e-6)
     assert value == pytest.approx(problem.value, rel=1e-6)
