@@ -501,10 +501,11 @@ def hard_graph(n=90, seed=0):
     return W + W.T
 
 
-def test_a_time_limit_returns_what_is_proven():
+@pytest.mark.parametrize("seconds", first(1, [1.0, 2.0]))
+def test_a_time_limit_returns_what_is_proven(seconds):
     W = hard_graph()
     plain = bo.max_cut(W, bound=False)
-    found = bo.max_cut(W, exact=True, time_limit=1.0)
+    found = bo.max_cut(W, exact=True, time_limit=seconds)
     assert (found.status, found.optimal) == ("user_limit", False)
     assert found.open > 0
     assert 0.99 * plain.cut <= found.cut < found.bound < W.sum() / 2  # the search has a part of the time
@@ -528,8 +529,9 @@ def test_the_bound_only_improves_and_a_callback_ends_the_work(few_rounds):
     assert (np.diff(found.history["bound"]) <= 0).all()
 
 
-def test_ctrl_c_returns_what_is_proven():
-    timer = threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT))
+@pytest.mark.parametrize("seconds", first(1, [0.5, 1.0]))
+def test_ctrl_c_returns_what_is_proven(seconds):
+    timer = threading.Timer(seconds, lambda: signal.raise_signal(signal.SIGINT))
     timer.start()
     found = bo.max_cut(hard_graph(), exact=True)
     assert found.stop_reason == "interrupted"

@@ -343,7 +343,8 @@ def test_an_interrupt_returns_the_best_partition():
     assert [len(part) for part in found.parts] == list(np.bincount(found.labels))
 
 
-def test_progress_is_shown(monkeypatch):
+@pytest.mark.parametrize("rounds", first(1, [3, None]))
+def test_progress_is_shown(monkeypatch, rounds):
     shown = []
 
     def bar(items, desc):
@@ -352,8 +353,8 @@ def test_progress_is_shown(monkeypatch):
 
     monkeypatch.setattr("bregopt.routes.progress._tqdm", lambda: bar)
     edges = large_graph(60)
-    bo.min_balanced_cut(edges, progress=True, bound=False, rounds=3)
-    bo.partition(edges, 3, progress=True, bound=False, rounds=3)
+    bo.min_balanced_cut(edges, progress=True, bound=False, rounds=rounds)
+    bo.partition(edges, 3, progress=True, bound=False, rounds=rounds)
     assert shown[0] == "cycles"
     assert len(shown) >= 3
     assert set(shown[1:]) == {"rounds"}
