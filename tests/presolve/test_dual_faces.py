@@ -148,4 +148,5 @@ def test_programs_on_faces_are_solved_in_coordinates_of_the_faces(monkeypatch):
     rows = [bo.inner(a, X) >= c for a, c in zip(A, b, strict=True)]
     rows += [Y[0, 0] + Y[1, 1] == 2 * Y[0, 1], Y[2, 2] == 1]
     bo.Problem(bo.Minimize(bo.inner(C, X) + Y[0, 2] - Y[1, 2]), rows).solve(tol=1e-8)
-    assert orders[0] == (6, 3) and orders[-1] == (6, 2)
+    assert orders[0] == (6, 3)
+    assert orders[-1] == (6, 2)
