@@ -1105,7 +1105,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("100 forms whose values nothing needs, n = 40", solving(idle_variables, 40, 100)),
         ),
         (
-            *("path without reductions", "routes.ipm.start:follow_path_directly"),
+            *("path without reductions", "routes.ipm.central_path:follow_path_directly"),
             answering("routes.ipm.path_route.Path.solve_directly", None),
             *("50 right-hand sides of a program of order 8", lambda: right_hand_sides(8, 50)),
         ),
@@ -1456,7 +1456,7 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("larger start", "routes.ipm.central_path:_CentralPath"),
-            answering("routes.ipm.central_path._CentralPath._hardly_moves", False),
+            answering("routes.ipm.central_path._CentralPath._begins_again", False),
             "control5",
             None if data is None else solving(bo.read_sdpa, data / "sdplib" / "control5.dat-s.gz"),
         ),

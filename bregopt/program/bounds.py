@@ -167,6 +167,13 @@ class Bounds(PickledWithoutCache):
         """Return the bounds of the given rows."""
         return replace(self, lo=self.lo[rows], hi=self.hi[rows], kind=self.kind[rows], gamma=self.gamma[rows])
 
+    @cached_property
+    def finite_ends(self) -> tuple[Array, Array]:
+        """The lower and upper bounds, with zero in place of infinite ones, which no multiplier prices."""
+        if self._all_equal:
+            return self.lo, self.hi
+        return np.where(np.isfinite(self.lo), self.lo, 0.0), np.where(np.isfinite(self.hi), self.hi, 0.0)
+
     def violation(self, a: Array) -> Array:
         """Return the violation of each row's unrelaxed bounds."""
         if self._all_equal:

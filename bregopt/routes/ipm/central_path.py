@@ -10,6 +10,7 @@ own keeps ``X Z = w I`` at the weight ``w`` of that term, while ``mu`` vanishes 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,25 +25,30 @@ from bregopt.certify.point import (
     LARGEST_X,
     ROW_NOISE,
     box_minimum,
+    divergence_factor,
     relative_to_costs,
 )
 from bregopt.certify.proofs import MENDED
+from bregopt.clock import CutShort
+from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import DefiniteFactor, symmetrize, without_noise
-from bregopt.presolve import Presolved
+from bregopt.presolve import UNIVERSAL, Presolved, presolve
 from bregopt.presolve.faces import integer_faces
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
-from bregopt.program.scale import DimacsSizes, dimacs_sizes
-from bregopt.records import cached_property, replace
+from bregopt.program.scale import DimacsSizes, Scale, dimacs_sizes
+from bregopt.records import replace
 from bregopt.rigorous import recedes
+from bregopt.routes.alternatives import with_attainment
 from bregopt.routes.ipm.engine import Engine, Iterate
-from bregopt.routes.ipm.start import INNER_ERROR, STEPS, first_iterate, warm_iterate
-from bregopt.routes.progress import Followed, Method, Monitor, Progress
+from bregopt.routes.ipm.scaled_systems import scaled_work
+from bregopt.routes.ipm.start import INNER_ERROR, STEPS, first_iterate, strict_iterate, warm_iterate
+from bregopt.routes.progress import Followed, Method, Monitor, Progress, reason
 
 if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
 
-__all__ = ["follow_path"]
+__all__ = ["follow_path", "follow_path_directly"]
 
 # Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a
 # ray.
@@ -62,6 +68,12 @@ _LEAST_MULTIPLIER = 1e-12
 # leaves, that of the rows' first residual which is left, and the factor on the first Z. A Z that is far too
 # small grows by short steps.
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
+
+# Coordinates times the square of the number of rows up to which the path is tried without reductions.
+_LITTLE = 2e6
+# Steps without half the rows' residual after which that path ends if multipliers diverge, steps without
+# progress after which it ends, and the number of its points that a certificate judges.
+_STILL_STEPS, _PATIENCE, _TRIALS = 4, 6, 5
 
 _NO_SIZES = DimacsSizes(math.inf, math.inf)  # of a program without DIMACS errors
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
@@ -117,8 +129,7 @@ class _CentralPath(Method):
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
         self._advances, self._restarted, self._tested = 0, False, 0.0
-        linear = not program.curved and program.bounds.kind.max(initial=0) <= int(Penalty.HINGE)
-        self._scores = _Scores(program, engine) if linear else None
+        self._scores = _Scores(program, engine) if _is_linear(program) else None
 
     def followed(self, at: Iterate) -> Followed:
         """Return the result of the loop."""
@@ -156,23 +167,17 @@ class _CentralPath(Method):
             return None
         new, self._advances = self._engine.advance(at), self._advances + 1
         first = self._advances <= _FIRST_STEPS and at.dual_residual > 0
-        if first and new is not None and self._hardly_moves(at, new):
+        if first and new is not None and self._begins_again(at, new):
             self._advances, self._restarted = _FIRST_STEPS, True
             new = first_iterate(self._engine, self._program, _LARGER_START)
         return new
 
     # Pays on: control5.
-    def _hardly_moves(self, at: Iterate, new: Iterate) -> bool:
-        """Whether a step from an infeasible iterate leaves most of both residuals."""
-        if not new.dual_residual > _LEFT * at.dual_residual:
+    def _begins_again(self, at: Iterate, new: Iterate) -> bool:
+        """Whether a first step hardly moves, although its multipliers do not contradict the rows."""
+        if self._scores is None or not _hardly_moves(self._program, self._first, at, new):
             return False
-        if self._scores is None or not self._scores.exclude_contradiction(new.y):
-            return False
-        missed, left = (float(np.linalg.norm(self._violation(point))) for point in (at, new))
-        return left > max(_LEFT * missed, _FAR * float(np.linalg.norm(self._violation(self._first))))
-
-    def _violation(self, at: Iterate) -> Array:
-        return self._program.bounds.violation(at.activity)
+        return self._scores.exclude_contradiction(new.y)
 
     def fall_back(self) -> bool:
         other = None if self.face is not None else self._engine.with_more_digits()
@@ -207,14 +212,15 @@ class _CentralPath(Method):
         return Answer(self._plan.matrices(at.X), at.u, y, found.stop, found.step, inner=self._inner)
 
     def diverges(self, at: Iterate) -> bool:
-        return self._restarted or self._dual_diverges(at) or self._primal_diverges(at)
+        prices = _prices_diverge(self._engine, at, self._program)
+        return self._restarted or prices or self._primal_diverges(at)
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray if the iterates diverge along one; look for a face of integers."""
         program, tol = self._program, self._settings.tol
         if step == _FACE_STEP and certificate.primal_residual > _NEGLIGIBLE:
             self.face = integer_faces(program)
-        if certificate.primal_residual > tol and self._dual_diverges(at):
+        if certificate.primal_residual > tol and _prices_diverge(self._engine, at, self._program):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
                 y = without_noise(direction, direction * self._program.row_sizes, _LEAST_MULTIPLIER)
@@ -236,15 +242,6 @@ class _CentralPath(Method):
             if all(np.isfinite(part).all() for part in (*X, u)) and recedes(program, X, u):
                 return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
         return None
-
-    def _dual_diverges(self, at: Iterate) -> bool:
-        """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
-        largest = float(np.abs(at.y) @ self._program.row_sizes)
-        return self._largest_cost + at.dual_residual < _DUAL_DIVERGENCE * largest
-
-    @cached_property
-    def _largest_cost(self) -> float:
-        return max(float(np.linalg.norm(self._program.c)), self._engine.largest_cost)
 
     def _primal_diverges(self, at: Iterate) -> bool:
         """Whether ``X`` or ``u`` is far larger than the bounds of the rows."""
@@ -300,8 +297,7 @@ class _Scores:
         self._hinges = (~bounds.hard).nonzero()[0]
         self._prices = bounds.gamma[self._hinges]
         self._unbounded = [b for b, bound in enumerate(self._traces) if bound is None]
-        # No multiplier prices an infinite bound.
-        self._lo, self._hi = (np.where(np.isfinite(b), b, 0.0) for b in (bounds.lo, bounds.hi))
+        self._lo, self._hi = bounds.finite_ends
         unit = program.row_units * scale.primal
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
@@ -395,6 +391,167 @@ class _Scores:
         if len(small):
             relative[small[missed[small] <= self._round_off[small]]] = 0.0
         return float(np.maximum.reduce(relative, initial=0.0))
+
+
+# --- Without reductions ---------------------------------------------------------------------------------
+
+
+# Pays on: 50 right-hand sides of a program of order 8.
+def follow_path_directly(
+    names: Sequence[str], program: Program, settings: Any, start: Start | None, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the answer to a small program, and its certificate; None where it is not proven.
+
+    A path that begins inside both cones and meets all rows needs no reductions: both optima are attained.
+    Other paths are followed from here only where no reduction of the given names applies. What a route has
+    for programs that are hard to prove takes longer than such a path.
+    """
+    if not program.blocks or not program.m or program.curved or program.terms:
+        return None
+    # Variables in cones may be distances, which another route takes.
+    if scaled_work(program) > _LITTLE or program.cones.count or not (_is_linear(program) and pays(program)):
+        return None
+    try:
+        equalities = not program.k and bool(program.bounds.equal.all())
+        if not equalities and _is_reduced(program, names, settings):
+            return None
+        engine = Engine(program, [block.C for block in program.blocks], direct=True)
+        at = strict_iterate(engine, program, start) if equalities and engine.is_scaled else None
+        inside = at is not None
+        if at is None:
+            if equalities and _is_reduced(program, names, settings):
+                return None
+            at = None if start is None else warm_iterate(engine, program, start)
+            at = first_iterate(engine, program) if at is None else at
+    except (CutShort, InfeasibleRowError):  # a reduction names the row without a solution
+        return None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _followed_directly(engine, at, inside, program, settings, progress)
+
+
+def _is_reduced(program: Program, names: Sequence[str], settings: Any) -> bool:
+    """Whether a reduction applies, or a path may end by the number of its steps before a proof."""
+    return settings.max_iter is not None or bool(presolve(program, (*UNIVERSAL, *names), settings).steps)
+
+
+def _followed_directly(
+    engine: Engine, at: Iterate, inside: bool, program: Program, settings: Any, progress: Progress
+) -> tuple[Answer, Certificate] | None:
+    """Return the end of a path, and its certificate; None where it stalls or diverges before it.
+
+    Both optima are attained where the path begins `inside` both cones and meets the rows.
+    """
+    plan, scale, tuning, tol = engine.plan, scale_of(program), settings.tuning, settings.tol
+    numbers = _Numbers(program, engine, scale)
+    most = NEGLIGIBLE_OBJECTIVE * scale.objective  # smaller values may be small differences of their terms
+    first = None if at.residual is None else at
+    inner, stop = None, StopReason.MAX_ITER
+    step, trials, progressed, error, miss = 0, 0, 0, math.inf, math.inf
+    halved, left = 0, math.inf  # the step that halved the rows' residual last, and what it left
+    while True:
+        seen = numbers.of(at)
+        progress.record(step, seen, mu=float(at.X @ at.Z) / plan.order, order=plan.order)
+        if inner is None and seen.gap <= INNER_ERROR:
+            inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
+        if seen.error <= tuning.path_share * tol * max(seen.size, most):
+            answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
+            if certificate.meets(tol):
+                if inside or divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) <= 1:
+                    return answer, certificate
+                return with_attainment(program, answer, certificate, tol, True)
+            trials += 1
+        if step >= (settings.max_iter or STEPS):
+            break
+        ratio = tuning.progress_ratio
+        if seen.error < ratio * error or at.dual_residual < ratio * miss:
+            progressed, error, miss = step, min(error, seen.error), at.dual_residual
+        if seen.primal_residual <= left / 2:
+            halved, left = step, seen.primal_residual
+        still = seen.primal_residual > tol and step - halved >= _STILL_STEPS
+        if still and _prices_diverge(engine, at, program):
+            return None
+        if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
+            return None
+        if step == _FACE_STEP and seen.primal_residual > _NEGLIGIBLE and integer_faces(program) is not None:
+            return None
+        try:
+            new = engine.advance(at)
+        except CutShort as cut:
+            stop = reason(cut)
+            break
+        if new is None or trials == _TRIALS or step - progressed >= _PATIENCE:
+            return None
+        if first is not None and step < _FIRST_STEPS and _hardly_moves(program, first, at, new):
+            new, first = first_iterate(engine, program, _LARGER_START), None
+        at, step = new, step + 1
+    if stop is StopReason.MAX_ITER and settings.max_iter is None:
+        return None
+    return _certified(engine, at, program, stop, step, inner)
+
+
+def _is_linear(program: Program) -> bool:
+    """Whether the objective is linear, and all rows are hard or hinges."""
+    bounds = program.bounds
+    return not program.curved and (bounds.all_hard or int(bounds.kind.max()) <= int(Penalty.HINGE))
+
+
+class _Numbers:
+    """Two objectives and the violations of iterates, for a linear objective, hard rows and hinges."""
+
+    def __init__(self, program: Program, engine: Engine, scale: Scale) -> None:
+        self._program, self._engine, self._resolution = program, engine, scale.resolution
+        self._ends, self._constant = program.bounds.finite_ends, program.stated_constant
+        self._units = np.maximum(np.maximum(program.bounds.sizes, program.row_units * scale.primal), TINY)
+        self._hinges = None if program.bounds.all_hard else (~program.bounds.hard).nonzero()[0]
+
+    def of(self, at: Iterate) -> Certificate:
+        """Return those of an iterate; where ``Z`` is not ``C - A*(y)``, the bound counts the difference."""
+        program, (lo, hi), y = self._program, self._ends, at.y
+        missed = program.bounds.violation(at.activity)
+        primal, miss = float(self._engine.cost @ at.X) + program.offset, at.dual_residual
+        dual = float(np.maximum(y, 0.0) @ lo + np.minimum(y, 0.0) @ hi) + program.offset
+        if miss:
+            dual -= LARGEST_X * miss * float(self._engine.plan.whole_identity @ at.X)
+        if program.k:
+            primal += float(program.c @ at.u)
+            of_box, beyond, left, _ = box_minimum(program, at.u, y)
+            dual, miss = dual + of_box - LARGEST_U * left, max(miss, beyond)
+        if self._hinges is not None:  # multipliers are within their prices
+            primal += float(program.bounds.gamma[self._hinges] @ missed[self._hinges])
+            missed[self._hinges] = 0.0
+        error, constant = abs(primal - dual) + float(np.abs(y) @ missed), self._constant
+        size = max(self._resolution, abs(primal - constant), abs(dual - constant))
+        residual = float(np.maximum.reduce(missed / self._units))
+        return Certificate(primal, dual, error / size, residual, miss, error, size=size)
+
+
+def _prices_diverge(engine: Engine, at: Iterate, program: Program) -> bool:
+    """Whether ``y`` is far larger than the costs, which ``A*(y)`` and ``B'y`` should be close to."""
+    costs = max(engine.largest_cost, math.sqrt(program.c @ program.c)) + at.dual_residual
+    return costs < _DUAL_DIVERGENCE * float(np.abs(at.y) @ program.row_sizes)
+
+
+def _hardly_moves(program: Program, first: Iterate, at: Iterate, new: Iterate) -> bool:
+    """Whether a step from an infeasible iterate leaves most of both residuals."""
+    if not new.dual_residual > _LEFT * at.dual_residual:
+        return False
+    of_first, missed, left = (
+        float(np.linalg.norm(program.bounds.violation(point.activity))) for point in (first, at, new)
+    )
+    return left > max(_LEFT * missed, _FAR * of_first)
+
+
+def _certified(
+    engine: Engine, at: Iterate, program: Program, stop: StopReason, step: int, inner: Answer | None
+) -> tuple[Answer, Certificate]:
+    """Return an iterate as an answer, and its certificate."""
+    plan, X = engine.plan, engine.plan.matrices(at.X)
+    for X_b in X:
+        symmetrize(X_b)
+    slacks = plan.matrices(at.Z if at.residual is None else at.Z + at.residual)
+    known = Known(activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=slacks)
+    certificate = certify(PrimalDualPoint(program, X, at.u, at.y, **known))
+    return Answer(X, at.u, at.y, stop, step, inner=inner), certificate
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

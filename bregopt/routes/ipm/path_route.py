@@ -28,8 +28,7 @@ from bregopt.rigorous import proves_bound, recedes
 from bregopt.routes import base
 from bregopt.routes.alternatives import with_interior, with_proof
 from bregopt.routes.base import Capabilities, Method, behind
-from bregopt.routes.ipm.central_path import follow_path
-from bregopt.routes.ipm.start import follow_path_directly
+from bregopt.routes.ipm.central_path import follow_path, follow_path_directly
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import WorkingSetTuning, first_active_set, on_working_set
 
@@ -61,7 +60,7 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _IN_COORDINATES = (*_REDUCTIONS, "face coordinates")  # smaller matrices, and dense rows
 _DUAL, _SQUARES, _UNITS = ("dual form",), ("squares",), ("units",)
-_SMALLER = ("dual form", "chordal sparsity")  # forms that are looked for at any order
+_SMALLER, _FORMS = ("dual form", "chordal sparsity"), _DUAL + _REDUCTIONS  # the first at any order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,7 @@ class Path:
         ),
     )
     Settings: ClassVar[type[base.Settings]] = PathSettings
-    solve_directly = staticmethod(follow_path_directly)  # small programs with an interior
+    solve_directly = staticmethod(partial(follow_path_directly, capabilities.reductions + _FORMS))
 
     def refusal(self, program: Program, settings: Any) -> str | None:
         if not program.blocks:
@@ -152,7 +151,7 @@ class Path:
         tuning: InteriorPointTuning = settings.tuning
         program = presolve(program, _SQUARES, settings).program
         large = max(block.n for block in program.blocks) > _FACE_SEARCH_ORDER
-        found = summaries(program, _SMALLER if large else (*_DUAL, *_REDUCTIONS), settings)
+        found = summaries(program, _SMALLER if large else _FORMS, settings)
         memory = _least_memory(program, settings)
         program = _dual_form(program, settings)
         rows = ["on a working set of rows"] if _many_inactive(program, tuning) else []
@@ -212,7 +211,7 @@ def _is_judged(program: Program, answer: Answer, settings: Any) -> bool:
     """Whether the path itself has met the tolerance with all rows of the program, which nothing reduces."""
     if answer.stop is not StopReason.CONVERGED or _many_inactive(program, settings.tuning):
         return False
-    return not presolve(program, (*_DUAL, *_REDUCTIONS), settings).steps
+    return not presolve(program, _FORMS, settings).steps
 
 
 # Pays on: Frank-Wolfe's method, three steps.

@@ -19,7 +19,6 @@ with the rows ``sqrt(D)`` and ``sqrt(D_u) B'``. Free variables have columns ``F 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from bregopt.program import Program
 from bregopt.routes.ipm.cones import Cone, automorphism
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 
-__all__ = ["MANY", "SOME", "ScaledRows", "is_small"]
+__all__ = ["MANY", "SOME", "ScaledRows", "scaled_work"]
 
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
@@ -90,7 +89,7 @@ class ScaledRows:
         The factors of dependent rows are round-off.
         """
         inside = any(group.weight for group in plan.groups)  # a log-determinant keeps X off the boundary
-        if inside or plan.listed is None or _work(plan.A.orders, program.k, plan.m) > most:
+        if inside or plan.listed is None or scaled_work(program) > most:
             return None
         if (program.u_lo == program.u_hi).any():
             return None
@@ -117,14 +116,9 @@ class ScaledRows:
         return _Factorized(self, scaling_point)
 
 
-def is_small(program: Program) -> bool:
-    """Whether the system of a program is that in scaled coordinates, if its rows are independent."""
-    return _work(program.A.orders, program.k, program.m) <= _FEW
-
-
-def _work(orders: Sequence[int], k: int, m: int) -> float:
+def scaled_work(program: Program) -> float:
     """Return the coordinates times the square of the number of rows."""
-    return float(sum([n * n for n in orders]) + k + m) * m**2
+    return float(sum([n * n for n in program.A.orders]) + program.k + program.m) * program.m**2
 
 
 def _has_full_rank(G: Array) -> bool:

@@ -3,9 +3,6 @@
 If a combination of equalities is the identity, ``A*(y) = I`` (a diagonal, a trace), a multiple of its
 multipliers makes ``Z`` positive definite. The least-norm matrix that satisfies the equalities may itself be
 positive definite. Otherwise ``X`` and ``Z`` start as multiples of the identity, and the residuals shrink.
-
-A small program of equalities that begins strictly feasible is followed from there, without reductions: all
-rows hold on the way, and few numbers tell how far the end is.
 """
 
 from __future__ import annotations
@@ -13,24 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import TINY, Array, IntArray
-from bregopt.certify import Certificate, Known, PrimalDualPoint, certify
-from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
-from bregopt.clock import CutShort, checkpoint
-from bregopt.linalg import DefiniteFactor, rows_at, symmetrize
-from bregopt.program import Answer, Penalty, Program, Start, StopReason, pays, scale_of
+from bregopt.arrays import Array, IntArray
+from bregopt.clock import checkpoint
+from bregopt.linalg import DefiniteFactor, rows_at
+from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.records import dataclass
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.plan import Plan
-from bregopt.routes.ipm.scaled_systems import is_small
-from bregopt.routes.progress import Progress, reason
 
-__all__ = ["INNER_ERROR", "STEPS", "first_iterate", "follow_path_directly", "warm_iterate"]
+__all__ = ["INNER_ERROR", "STEPS", "first_iterate", "strict_iterate", "warm_iterate"]
 
 # Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
 INNER_ERROR = 1e-2
@@ -89,7 +81,7 @@ def first_iterate(engine: Engine, program: Program, larger: float = 1.0) -> Iter
     return at
 
 
-def _strict_iterate(engine: Engine, program: Program, start: Start | None = None) -> Iterate | None:
+def strict_iterate(engine: Engine, program: Program, start: Start | None = None) -> Iterate | None:
     """Return an iterate inside both cones, near `start` if it is given; None if no such point is known.
 
     There is a point inside both cones that meets all equalities. Then primal and dual have interiors, and
@@ -102,86 +94,6 @@ def _strict_iterate(engine: Engine, program: Program, start: Start | None = None
     if start is not None and len(start.X) == len(program.blocks):
         return _combined_start(engine, program, start, inside)
     return engine.begin(inside.X, inside.u, inside.nu, inside.y)
-
-
-# Pays on: 50 right-hand sides of a program of order 8.
-def follow_path_directly(
-    program: Program, settings: Any, start: Start | None, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the answer to a small program of equalities, and its certificate; None where it is not proven.
-
-    The path begins inside both cones and meets all rows, so that both optima are attained. Reductions then
-    change no status, and at such sizes they take longer than they save.
-    """
-    if not program.blocks or not program.m or program.k or program.curved or program.terms:
-        return None
-    if not (program.bounds.equal.all() and program.bounds.all_hard and is_small(program) and pays(program)):
-        return None
-    try:
-        engine = Engine(program, [block.C for block in program.blocks])
-        at = _strict_iterate(engine, program, start) if engine.is_scaled else None
-    except CutShort:
-        return None
-    if at is None:
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _followed_inside(engine, at, program, settings, progress)
-
-
-def _followed_inside(
-    engine: Engine, at: Iterate, program: Program, settings: Any, progress: Progress
-) -> tuple[Answer, Certificate] | None:
-    """Return the end of a path inside both cones, and its certificate; None where it stalls before it.
-
-    All rows hold there, and ``Z = C - A*(y)``, up to round-off. So two objectives and the rows' violations
-    tell how far the end is. The certificate judges it.
-    """
-    b, plan, scale, tuning = program.bounds.lo, engine.plan, scale_of(program), settings.tuning
-    units = np.maximum(np.maximum(program.bounds.sizes, program.row_units * scale.primal), TINY)
-    most = NEGLIGIBLE_OBJECTIVE * scale.objective  # smaller values may be small differences of their terms
-    offset, constant, order = program.offset, program.stated_constant, plan.order
-    inner, stop, step, progressed, mark = None, StopReason.MAX_ITER, 0, 0, math.inf
-    while True:
-        missed = np.abs(b - at.activity)
-        primal, dual = float(engine.cost @ at.X) + offset, float(b @ at.y) + offset
-        error = abs(primal - dual) + float(np.abs(at.y) @ missed)
-        size = max(scale.resolution, abs(primal - constant), abs(dual - constant))
-        residual = float(np.maximum.reduce(missed / units))
-        seen = Certificate(primal, dual, error / size, residual, 0.0, error)
-        progress.record(step, seen, mu=float(at.X @ at.Z) / order, order=order)
-        if inner is None and error <= INNER_ERROR * size:
-            inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
-        if error <= tuning.path_share * settings.tol * max(size, most):
-            answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
-            if certificate.meets(settings.tol):
-                return answer, certificate
-        if step >= (settings.max_iter or STEPS):
-            break
-        if error <= tuning.progress_ratio * mark:
-            progressed, mark = step, error
-        try:
-            new = engine.advance(at)
-        except CutShort as cut:
-            stop = reason(cut)
-            break
-        if new is None or step - progressed >= tuning.stall_steps:
-            return None
-        at, step = new, step + 1
-    return _certified(engine, at, program, stop, step, inner)
-
-
-def _certified(
-    engine: Engine, at: Iterate, program: Program, stop: StopReason, step: int, inner: Answer | None
-) -> tuple[Answer, Certificate]:
-    """Return an iterate without residual as an answer, and its certificate."""
-    plan, X = engine.plan, engine.plan.matrices(at.X)
-    for X_b in X:
-        symmetrize(X_b)
-    known = Known(
-        activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=plan.matrices(at.Z)
-    )
-    certificate = certify(PrimalDualPoint(program, X, at.u, at.y, **known))
-    return Answer(X, at.u, at.y, stop, step, inner=inner), certificate
 
 
 def warm_iterate(engine: Engine, program: Program, start: Start) -> Iterate | None:

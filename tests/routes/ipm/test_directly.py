@@ -1,0 +1,100 @@
+"""The path of small programs without reductions: it answers what it proves, and leaves the rest."""
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import bregopt as bo
+from bregopt.certify import PrimalDualPoint, certify
+from bregopt.clock import CutShort, Ending
+from bregopt.errors import InfeasibleRowError
+from bregopt.routes import driver
+from bregopt.routes.ipm import central_path
+from bregopt.routes.ipm.engine import Engine
+
+
+def symmetric(rng, n):
+    M = rng.normal(size=(n, n))
+    return M + M.T
+
+
+def mixed(rng):
+    """Matrices of two orders and a variable in equalities and inequalities that nothing reduces."""
+    X, Y, u = bo.PSD(3), bo.PSD(2), bo.Variable(lower=-1.0, upper=2.0)
+    rows = [
+        bo.inner(symmetric(rng, 3), X) + u >= 1.0,
+        bo.inner(symmetric(rng, 3), X) - bo.inner(symmetric(rng, 2), Y) + 2 * u == 0.5,
+        bo.inner(symmetric(rng, 2), Y) - 3 * u <= 1.0,
+    ]
+    return bo.Problem(bo.Minimize(bo.trace(X) + 2 * bo.trace(Y) + 0.3 * u), rows)
+
+
+def only_directly(monkeypatch):
+    def fail(*_):
+        raise AssertionError("the path did not answer by itself")
+
+    monkeypatch.setattr(driver, "_run", fail)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_path_from_outside_answers_as_clarabel_does(seed, monkeypatch):
+    problem = mixed(np.random.default_rng(seed))
+    expected = problem.to_cvxpy()
+    expected.solve(solver=cp.CLARABEL)
+    only_directly(monkeypatch)
+    solution = problem.solve(tol=1e-8)
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(expected.value, rel=1e-6, abs=1e-6)
+    bounds = solution.history["dual"]
+    assert (bounds <= expected.value + 1e-6 * max(1.0, abs(expected.value))).all()
+
+
+def test_statuses_without_an_answer_are_left_to_the_whole_route():
+    X = bo.PSD(3)
+    C = np.diag([1.0, 2.0, -1.0])
+    assert (
+        bo.Problem(bo.Minimize(bo.inner(C, X)), [bo.trace(X) <= 1.0, X[0, 0] >= 2.0]).solve().status
+        == "infeasible"
+    )
+    assert bo.Problem(bo.Minimize(bo.inner(C, X)), [X[0, 0] == 1.0]).solve().status == "unbounded"
+    contradiction = [X[0, 0] == 0.0, X[0, 1] == 1.0, bo.trace(X) <= 3.0]
+    with pytest.raises(InfeasibleRowError):
+        bo.Problem(bo.Minimize(bo.inner(C, X)), contradiction).solve()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 4])
+def test_the_end_of_an_interrupted_path_proves_no_more_than_its_multipliers(steps, monkeypatch):
+    problem = mixed(np.random.default_rng(0))
+    optimum, advance, left = problem.solve(tol=1e-8).value, Engine.advance, [steps]
+
+    def cut_short(self, at):
+        left[0] -= 1
+        if left[0] < 0:
+            raise CutShort(Ending.INTERRUPT)
+        return advance(self, at)
+
+    monkeypatch.setattr(Engine, "advance", cut_short)
+    only_directly(monkeypatch)
+    found, certified = [], central_path._certified
+
+    def seen(engine, at, program, *more):
+        found.append((program, at, *certified(engine, at, program, *more)))
+        return found[-1][2:]
+
+    monkeypatch.setattr(central_path, "_certified", seen)
+    with pytest.warns(bo.ConvergenceWarning):
+        solution = problem.solve()
+    program, at, answer, certificate = found[-1]
+    alone = certify(PrimalDualPoint(program, answer.X, answer.u, answer.y))
+    assert at.residual is not None or steps > 2
+    assert certificate.dual == pytest.approx(alone.dual, rel=1e-9)
+    assert certificate.dual_residual == pytest.approx(alone.dual_residual, rel=1e-6, abs=1e-12)
+    assert certificate.dual <= optimum + 1e-6
+    assert solution.status == "user_limit"
+
+
+def test_an_optimum_that_is_not_attained_is_said_to_be_so():
+    X = bo.PSD(2)
+    solution = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1.0]).solve()
+    assert abs(solution.value) <= 1e-3
+    assert "attained" in solution.stop_reason
