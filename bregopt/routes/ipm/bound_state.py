@@ -266,9 +266,11 @@ class FiniteBounds:
 
     def slack_sums(self, term: Array) -> Array:
         """Return the sums of `term` over the slacks of each bound."""
-        if len(term) == 0:
-            return np.zeros(len(self.row))
-        return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
+        if len(self.hinge) or len(self.harmonic):  # their bounds have two slacks each
+            return np.bincount(self.slacks.bound_index, term, len(self.row)).astype(float, copy=False)
+        sums = np.zeros(len(self.row))
+        sums[self.slacks.bound_index] = term
+        return sums
 
 
 class BoundState:
@@ -281,10 +283,19 @@ class BoundState:
         The bounds' multipliers.
     s : array
         The slacks.
+
+    Attributes
+    ----------
+    multipliers : array of shape (m,)
+        ``y``.
+    price : array
+        The prices of the slacks.
     """
 
     def __init__(self, finite: FiniteBounds, p: Array, s: Array) -> None:
-        self.finite, self.p, self.s = finite, p, s
+        self.finite, self.p, self.s, slacks = finite, p, s, finite.slacks
+        self.multipliers = finite.row_sums(p)
+        self.price: Array = slacks.price_constant + slacks.price_slope * p[slacks.bound_index]
 
     @classmethod
     def at(
@@ -322,18 +333,6 @@ class BoundState:
         log = finite.log
         p[log] = np.where(multiplier[log] > 0, multiplier[log], gamma[log] / s[log])
         return cls(finite, p, np.concatenate([s[finite.slacked], violation, bound[finite.harmonic], s[log]]))
-
-    @cached_property
-    def multipliers(self) -> Array:
-        """``y``, shape ``(m,)``."""
-        return self.finite.row_sums(self.p)
-
-    @cached_property
-    def price(self) -> Array:
-        """The prices of the slacks."""
-        slacks = self.finite.slacks
-        price: Array = slacks.price_constant + slacks.price_slope * self.p[slacks.bound_index]
-        return price
 
     def complementarity(self) -> float:
         """Return ``sum s p + t (gamma - p)``, the contribution of the bounds to the duality gap."""
@@ -410,7 +409,9 @@ class BoundState:
 
     def step_lengths(self, step: BoundStep) -> tuple[float, float]:
         """Return the largest primal and dual step lengths that keep slacks and prices nonnegative."""
-        return _step_length(self.s, step.s), _step_length(self.price, step.price)
+        primal = float(np.fmin.reduce(step.s / self.s, initial=0.0))
+        dual = float(np.fmin.reduce(step.price / self.price, initial=0.0))
+        return -1 / primal if primal < 0 else math.inf, -1 / dual if dual < 0 else math.inf
 
     def after_step(self, step: BoundStep, primal: float, dual: float) -> BoundState:
         """Return the state after a step of these lengths."""
@@ -440,11 +441,3 @@ def _central_hinges(distance: Array, gamma: Array, nu: float) -> tuple[Array, Ar
     smaller = np.maximum(smaller, _LEAST_PRICE * gamma)
     p = np.where(distance > 0, smaller, gamma - smaller)
     return p, nu / p
-
-
-def _step_length(value: Array, step: Array) -> float:
-    """Return the largest ``alpha`` with ``value + alpha step >= 0``, for positive values."""
-    if len(value) == 0:
-        return np.inf
-    fall = float(np.fmin.reduce(step / value))
-    return -1 / fall if fall < 0 else np.inf

@@ -187,6 +187,7 @@ class _Factorized:
             G.append((M @ (A @ L)).reshape(len(A), M.size))
         self._variables = _ScaledVariables(at, system.free) if len(at.D_u) else None
         if self._variables is not None:
+            self._first = sum([own.shape[1] for own in G])  # their first coordinate
             G.append(self._variables.rows(system.columns))
         if np.logical_or.reduce(self._D > 0):
             slacks = np.diag(np.sqrt(self._D))
@@ -206,8 +207,7 @@ class _Factorized:
         dy[own] += v if border is None else border.Y_2 @ v
         dX, du = self._matrices(V), rhs.r_u
         if variables is not None:
-            start = sum(M.size for *_, M, _ in self._groups)
-            du = variables.step(V[start : start + len(du)])
+            du = variables.step(V[self._first : self._first + len(du)])
             if border is not None:
                 left = plan.apply(dX) + system.B @ du
                 du[system.free] = border.variables((rhs.r - left)[own] - self._D * dy[own])
@@ -281,9 +281,10 @@ class _ScaledVariables:
     """
 
     def __init__(self, at: ScalingPoint, free: Mask) -> None:
-        root = np.sqrt(np.where(free, 0.0, np.abs(at.D_u)))
+        root = np.sqrt(np.abs(at.D_u))
+        root[free] = 0.0
         self._root: Array = root
-        self._inverse: Array = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)
+        self._inverse: Array = np.divide(1.0, root, out=np.zeros(len(root)), where=root > 0)
         if at.p_u is not None:
             cones, index = at.cones, at.cones.index
             eta, place = root[index], np.ix_(index, index)
