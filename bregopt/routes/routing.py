@@ -210,7 +210,10 @@ def _directly(
     if cls is None or not hasattr(cls, "solve_directly") or is_foreign(cls, program):
         return None
     settings = own_settings(cls, options)
-    solution = driver.run_directly(cls(), program, settings, start, warn)
+    try:
+        solution = driver.run_directly(cls(), program, settings, start, warn)
+    except (ArithmeticError, LinAlgError):  # the whole route may reduce what breaks down
+        return None
     if solution is not None and logger.isEnabledFor(logging.INFO):
         _log_route(cls, program, settings)
         driver.log_answer(solution)
