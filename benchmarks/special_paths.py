@@ -1403,8 +1403,8 @@ def paths(data: Path | None) -> list[SpecialPath]:
         ),
         (
             *("blocks as one matrix", "routes.ipm.plan:_joint", answering("routes.ipm.plan._joint", ())),
-            "hinf1",
-            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf1.dat-s.gz"),
+            "hinf4",
+            None if data is None else solving(bo.read_sdpa, data / "sdplib" / "hinf4.dat-s.gz"),
         ),
         (
             *("stacks", "routes.ipm.plan:_stacks", answering("routes.ipm.plan._stacks", ())),

@@ -458,7 +458,7 @@ def _entries(m: int, listed: Sequence[tuple[int, int, Term]]) -> tuple[tuple[Int
     return (np.concatenate([row, row]), place), np.concatenate([half, half])
 
 
-# Pays on: hinf1.
+# Pays on: hinf4.
 def _joint(A: LinearMap, faces: Sequence[Face], weights: Sequence[float]) -> tuple[int, ...]:
     """Return the blocks that are one block-diagonal matrix, none where they are not few and small."""
     own = [b for b, face in enumerate(faces) if face.n and not face.codimension and not weights[b]]
