@@ -204,9 +204,8 @@ def _whole_direction(program: Program, unchanged: Array, directions: Array, w: A
 
 def _null_space(M: Array) -> Array:
     """Return an orthonormal basis of the null space, its rows."""
-    Q, R, _ = scipy.linalg.qr(M.T, pivoting=True)
-    own = np.abs(R.diagonal())
-    basis: Array = Q[:, int((own > _RECEDING_RANK * own.max(initial=0.0)).sum()) :].T
+    _, s, Q = np.linalg.svd(M)
+    basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
     return basis
 
 
