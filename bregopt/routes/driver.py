@@ -100,8 +100,11 @@ def run_directly(
         return None
     answer, certificate = found
     if answer.stop is not StopReason.CONVERGED:
+        answer = _plain(program, answer)
         certificate = _within_first_order(program, answer, certificate, settings.tol)
-    status = certificate.status(settings.tol, answer.stop)
+    status = _judged(program, answer, certificate, settings.tol)
+    if status in (Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE):
+        return None
     seconds = time.perf_counter() - begin
     timings = {"setup": 0.0, "solve": seconds, "certify": 0.0, "total": seconds}
     solution = _solution(solver, program, answer, certificate, status, timings, progress)

@@ -36,7 +36,7 @@ from bregopt.presolve import UNIVERSAL, Presolved, presolve
 from bregopt.presolve.faces import integer_faces
 from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
-from bregopt.program.scale import DimacsSizes, Scale, dimacs_sizes
+from bregopt.program.scale import DimacsSizes, dimacs_sizes
 from bregopt.records import replace
 from bregopt.rigorous import recedes
 from bregopt.routes.alternatives import with_attainment
@@ -129,7 +129,7 @@ class _CentralPath(Method):
         self._products = max(engine.products(self._vanishing), 1)
         self._inner: Answer | None = None
         self._advances, self._restarted, self._tested = 0, False, 0.0
-        self._scores = _Scores(program, engine) if _is_linear(program) else None
+        self.scores = _Scores(program, engine) if _is_linear(program) else None
 
     def followed(self, at: Iterate) -> Followed:
         """Return the result of the loop."""
@@ -146,7 +146,7 @@ class _CentralPath(Method):
             return certify(PrimalDualPoint(self._program, self._plan.matrices(at.X), at.u, y, **known))
         feasible = at.residual is None or self._has_no_objective or self._dual_feasible(at.Z + at.residual)
         least = 0.0 if feasible else -at.dual_residual
-        found = None if self._scores is None else self._scores.of(at, y, least, traces)
+        found = None if self.scores is None else self.scores.of(at, y, least)
         if found is None:
             found = self._whole_certificate(at, y, least)
         if self._inner is None and found.meets(INNER_ERROR):
@@ -175,9 +175,9 @@ class _CentralPath(Method):
     # Pays on: control5.
     def _begins_again(self, at: Iterate, new: Iterate) -> bool:
         """Whether a first step hardly moves, although its multipliers do not contradict the rows."""
-        if self._scores is None or not _hardly_moves(self._program, self._first, at, new):
+        if self.scores is None or not _hardly_moves(self._program, self._first, at, new):
             return False
-        return self._scores.exclude_contradiction(new.y)
+        return self.scores.exclude_contradiction(new.y)
 
     def fall_back(self) -> bool:
         other = None if self.face is not None else self._engine.with_more_digits()
@@ -224,7 +224,7 @@ class _CentralPath(Method):
             # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
             for direction in (at.y, at.y - before):
                 y = without_noise(direction, direction * self._program.row_sizes, _LEAST_MULTIPLIER)
-                if self._scores is not None and self._scores.exclude_contradiction(y):
+                if self.scores is not None and self.scores.exclude_contradiction(y):
                     continue
                 if self._progress.contradicts(program, y):
                     return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
@@ -307,12 +307,13 @@ class _Scores:
         self._norms, self._constant = program.A.norms(), program.stated_constant
         self._zero_inside = bool((program.u_lo <= 0).all() and (program.u_hi >= 0).all())
 
-    def of(self, at: Iterate, y: Array, least: float, traces: Array) -> Certificate | None:
+    def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
 
-        `least` is a lower bound on the eigenvalues of ``C - A*(y)``; `traces` are those of ``X``.
+        `least` is a lower bound on the eigenvalues of ``C - A*(y)``.
         """
         program, sizes = self._program, self._sizes
+        traces = self._plan.traces(at.X) if least < 0 or self._unbounded else np.zeros(0)
         primal = float(self._engine.cost @ at.X) + program.offset
         dual = float(np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi) + program.offset
         cost = miss = 0.0
@@ -437,23 +438,25 @@ def _is_reduced(program: Program, names: Sequence[str], settings: Any) -> bool:
 def _followed_directly(
     engine: Engine, at: Iterate, inside: bool, program: Program, settings: Any, progress: Progress
 ) -> tuple[Answer, Certificate] | None:
-    """Return the end of a path, and its certificate; None where it stalls or diverges before it.
+    """Return the end of a path, and its certificate; None where it stalls or diverges without a proof.
 
     Both optima are attained where the path begins `inside` both cones and meets the rows.
     """
     plan, scale, tuning, tol = engine.plan, scale_of(program), settings.tuning, settings.tol
-    numbers = _Numbers(program, engine, scale)
-    most = NEGLIGIBLE_OBJECTIVE * scale.objective  # smaller values may be small differences of their terms
-    first = None if at.residual is None else at
-    inner, stop = None, StopReason.MAX_ITER
+    method = _CentralPath(engine, at, program, settings, progress)
+    scores = method.scores
+    assert scores is not None  # the objective is linear
+    inner, stop, before = None, StopReason.MAX_ITER, at.y
     step, trials, progressed, error, miss = 0, 0, 0, math.inf, math.inf
     halved, left = 0, math.inf  # the step that halved the rows' residual last, and what it left
     while True:
-        seen = numbers.of(at)
+        seen = scores.of(at, at.y, -at.dual_residual)
+        if seen is None:
+            seen = _certified(engine, at, program, stop, step, None)[1]
         progress.record(step, seen, mu=float(at.X @ at.Z) / plan.order, order=plan.order)
         if inner is None and seen.gap <= INNER_ERROR:
             inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
-        if seen.error <= tuning.path_share * tol * max(seen.size, most):
+        if seen.meets(tuning.path_share * tol):
             answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
             if certificate.meets(tol):
                 if inside or divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) <= 1:
@@ -467,23 +470,24 @@ def _followed_directly(
             progressed, error, miss = step, min(error, seen.error), at.dual_residual
         if seen.primal_residual <= left / 2:
             halved, left = step, seen.primal_residual
-        still = seen.primal_residual > tol and step - halved >= _STILL_STEPS
-        if still and _prices_diverge(engine, at, program):
-            return None
-        if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
-            return None
-        if step == _FACE_STEP and seen.primal_residual > _NEGLIGIBLE and integer_faces(program) is not None:
-            return None
         try:
-            new = engine.advance(at)
+            proof = None if inside else method.proof(at, before, seen, step)
+            if proof is not None:
+                # Without a point the objective falls from nowhere.
+                known = proof.stop is StopReason.INFEASIBLE or seen.primal_residual <= tuning.path_share * tol
+                return (proof, seen) if known else None
+            if method.face is not None or not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
+                return None
+            still = seen.primal_residual > tol and step - halved >= _STILL_STEPS
+            if still and _prices_diverge(engine, at, program):
+                return None
+            new = method.advance(at)
         except CutShort as cut:
             stop = reason(cut)
             break
         if new is None or trials == _TRIALS or step - progressed >= _PATIENCE:
             return None
-        if first is not None and step < _FIRST_STEPS and _hardly_moves(program, first, at, new):
-            new, first = first_iterate(engine, program, _LARGER_START), None
-        at, step = new, step + 1
+        before, at, step = at.y, new, step + 1
     if stop is StopReason.MAX_ITER and settings.max_iter is None:
         return None
     return _certified(engine, at, program, stop, step, inner)
@@ -493,36 +497,6 @@ def _is_linear(program: Program) -> bool:
     """Whether the objective is linear, and all rows are hard or hinges."""
     bounds = program.bounds
     return not program.curved and (bounds.all_hard or int(bounds.kind.max()) <= int(Penalty.HINGE))
-
-
-class _Numbers:
-    """Two objectives and the violations of iterates, for a linear objective, hard rows and hinges."""
-
-    def __init__(self, program: Program, engine: Engine, scale: Scale) -> None:
-        self._program, self._engine, self._resolution = program, engine, scale.resolution
-        self._ends, self._constant = program.bounds.finite_ends, program.stated_constant
-        self._units = np.maximum(np.maximum(program.bounds.sizes, program.row_units * scale.primal), TINY)
-        self._hinges = None if program.bounds.all_hard else (~program.bounds.hard).nonzero()[0]
-
-    def of(self, at: Iterate) -> Certificate:
-        """Return those of an iterate; where ``Z`` is not ``C - A*(y)``, the bound counts the difference."""
-        program, (lo, hi), y = self._program, self._ends, at.y
-        missed = program.bounds.violation(at.activity)
-        primal, miss = float(self._engine.cost @ at.X) + program.offset, at.dual_residual
-        dual = float(np.maximum(y, 0.0) @ lo + np.minimum(y, 0.0) @ hi) + program.offset
-        if miss:
-            dual -= LARGEST_X * miss * float(self._engine.plan.whole_identity @ at.X)
-        if program.k:
-            primal += float(program.c @ at.u)
-            of_box, beyond, left, _ = box_minimum(program, at.u, y)
-            dual, miss = dual + of_box - LARGEST_U * left, max(miss, beyond)
-        if self._hinges is not None:  # multipliers are within their prices
-            primal += float(program.bounds.gamma[self._hinges] @ missed[self._hinges])
-            missed[self._hinges] = 0.0
-        error, constant = abs(primal - dual) + float(np.abs(y) @ missed), self._constant
-        size = max(self._resolution, abs(primal - constant), abs(dual - constant))
-        residual = float(np.maximum.reduce(missed / self._units))
-        return Certificate(primal, dual, error / size, residual, miss, error, size=size)
 
 
 def _prices_diverge(engine: Engine, at: Iterate, program: Program) -> bool:

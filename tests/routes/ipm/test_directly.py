@@ -49,7 +49,7 @@ def test_a_path_from_outside_answers_as_clarabel_does(seed, monkeypatch):
     assert (bounds <= expected.value + 1e-6 * max(1.0, abs(expected.value))).all()
 
 
-def test_statuses_without_an_answer_are_left_to_the_whole_route():
+def test_statuses_without_an_answer_are_those_of_the_whole_route():
     X = bo.PSD(3)
     C = np.diag([1.0, 2.0, -1.0])
     assert (
@@ -98,3 +98,56 @@ def test_an_optimum_that_is_not_attained_is_said_to_be_so():
     solution = bo.Problem(bo.Minimize(X[0, 0]), [X[0, 1] == 1.0]).solve()
     assert abs(solution.value) <= 1e-3
     assert "attained" in solution.stop_reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_ray_is_returned_with_a_point_from_which_the_objective_falls(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    C, first, second = (symmetric(rng, 5) for _ in range(3))
+    v = rng.normal(size=5)
+    R = np.outer(v, v)
+    first, second = (M - (v @ M @ v) / np.vdot(R, R) * R for M in (first, second))  # no row sees the ray R
+    C -= (v @ C @ v + 5.0) / np.vdot(R, R) * R
+    X = bo.PSD(5)
+    rows = [bo.inner(M, X) == np.trace(M) for M in (first, second)]  # the identity meets them
+    only_directly(monkeypatch)
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X)), rows).solve()
+    assert solution.status == "unbounded"
+    assert solution.value == -np.inf
+    (D,) = solution._raw._ray
+    D = D / np.linalg.norm(D)
+    assert np.linalg.eigvalsh(D)[0] >= -1e-9
+    assert abs(np.vdot(first, D)) + abs(np.vdot(second, D)) <= 1e-7
+    assert np.vdot(C, D) < -1e-6
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4, 5])
+def test_a_ray_without_a_point_is_left_to_the_whole_route(seed):
+    # The objective falls along X_11, but no X has X_00 = 0 and X_01 = 1; only the limit of large ones has.
+    rng = np.random.default_rng(seed)
+    Q, M = np.linalg.qr(rng.normal(size=(4, 4)))[0], rng.normal(size=(3, 3))
+    E, F, G, C = np.zeros((4, 4, 4))
+    E[0, 0], F[0, 1], F[1, 0], C[1, 1] = 1.0, 0.5, 0.5, -1.0
+    G[2:, 2:] = symmetric(rng, 2)
+    A = [Q @ sum(m * own for m, own in zip(row, (E, F, G), strict=True)) @ Q.T for row in M]
+    b = M @ (0.0, 1.0, np.trace(G))
+    X = bo.PSD(4)
+    rows = [bo.inner(own, X) == right for own, right in zip(A, b, strict=True)]
+    with pytest.warns(bo.ConvergenceWarning):
+        solution = bo.Problem(bo.Minimize(bo.inner(Q @ C @ Q.T, X)), rows).solve()
+    assert solution.status == "infeasible_inaccurate"
+
+
+def test_a_farkas_vector_is_returned_by_the_path_that_meets_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    first, second, C = (symmetric(rng, 4) for _ in range(3))
+    third = symmetric(rng, 4)
+    third = third @ third + np.eye(4) - first - second  # the sum of all is definite
+    X = bo.PSD(4)
+    rows = [bo.inner(M, X) == b for M, b in ((first, 1.0), (second, 1.0), (third, -3.0))]
+    only_directly(monkeypatch)
+    solution = bo.Problem(bo.Minimize(bo.inner(C, X)), rows).solve()
+    assert solution.status == "infeasible"
+    y = solution._raw.duals
+    assert y @ (1.0, 1.0, -3.0) > 0
+    assert np.linalg.eigvalsh(y[0] * first + y[1] * second + y[2] * third)[-1] <= 1e-9 * np.abs(y).sum()

@@ -1012,8 +1012,8 @@ def test_numbers_of_an_iterate_with_hinges_are_those_of_its_certificate(seed, mo
     problem = bo.Problem(bo.Minimize(bo.trace(X)), [*hinges, X[0, 0] <= 3, bo.sum(X) == 2])
     compared, given = [], central_path._Scores.of
 
-    def of(scores, at, y, least, traces):
-        found = given(scores, at, y, least, traces)
+    def of(scores, at, y, least):
+        found = given(scores, at, y, least)
         if found is not None:
             known = {"activity": at.activity, "cone_residual": 0.0, "smallest_eigenvalues": (least,)}
             point = PrimalDualPoint(scores._program, scores._plan.matrices(at.X), at.u, y, **known)
