@@ -830,6 +830,15 @@ def by_solver(problem: cp.Problem) -> Call:
     return call
 
 
+def nearest_state(n: int) -> cp.Problem:
+    """Return the nearest state of a given mean, in CVXPY's approximation of the relative entropy."""
+    H, S, R = symmetric(np.random.default_rng(0), 3, n, n)
+    S, R = (M @ M / np.trace(M @ M) for M in (S, R))
+    A = cp.Variable((n, n), PSD=True)
+    rows = [cp.trace(A) == 1, cp.trace(H @ A) == np.trace(H @ R)]
+    return cp.Problem(cp.Minimize(cp.quantum_rel_entr(S, A)), rows)
+
+
 def least_ellipsoid(count: int, n: int) -> Call:
     """Return a call that solves the conic form of the least ellipsoid around points, with a bounded term."""
     points = np.random.default_rng(7).normal(size=(count, n))
@@ -1202,6 +1211,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("faces of diagonals", "presolve.exposures:_diagonal_exposure"),
             answering("presolve.exposures._diagonal_exposure", None),
             *("rows that fix diagonal entries to zero, n = 80", solving(zero_diagonals, 80)),
+        ),
+        (
+            *("faces of fixed compressions", "presolve.exposures:_fixed_compression"),
+            answering("presolve.exposures._fixed_compression", None),
+            *("a relative entropy by quadrature, n = 2", lambda: by_solver(nearest_state(2))),
         ),
         (
             *("coordinates of faces", "presolve.faces:face_coordinates", without("faces")),

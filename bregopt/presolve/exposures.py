@@ -1,13 +1,14 @@
 """The search for rows that expose a face: a combination of them is psd and fixed to zero.
 
 Single rows are tried first, on one face after the other, then rows that imply null vectors together, pairs of
-entries that fix two rows of ``X`` to be proportional, and combinations of rows on the diagonal. The search is
-repeated on the face that is found (Borwein and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the
-program there.
+entries that fix two rows of ``X`` to be proportional, a compression of ``X`` that rows fix to a singular
+matrix, and combinations of rows on the diagonal. The search is repeated on the face that is found (Borwein
+and Wolkowicz 1981). :mod:`bregopt.presolve.faces` moves the program there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,16 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
 from bregopt.linalg import added_up, dense
-from bregopt.presolve.svec import Svec, svec
+from bregopt.presolve.svec import Svec, smat, svec
 from bregopt.program import Face, LowRank, Program, pays
-from bregopt.program.rows import Entries, Rows, SparseRows, placed_coordinates, upper_triangles
+from bregopt.program.rows import (
+    Entries,
+    Rows,
+    SparseRows,
+    dense_stack,
+    placed_coordinates,
+    upper_triangles,
+)
 from bregopt.records import dataclass
 
 __all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
@@ -118,8 +126,9 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
     if near is not None:
         entropic = not near.kind.quadratic or program.k > 0
     null = _null_exposure(program, b, before, used) if entropic else None
-    if null is not None or before.shape[1]:
-        return null
+    found = null or _fixed_compression(program, b, before, used)
+    if found is not None or before.shape[1]:
+        return found
     # Bounds of a linear program, as of a node of branch and bound, lose more by the multiple of F.
     curved = near is not None or entropic or program.k > 0 or not program.bounds.all_hard
     collinear = _collinear_exposure(program, b) if curved else None
@@ -259,6 +268,53 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     used = np.flatnonzero(w)
     implied = at[np.concatenate([pairs, place[others]])]
     return Exposure(b, at[used], w[used] / weight[used], np.zeros((n, 0)), directions, implied)
+
+
+# Pays on: a relative entropy by quadrature, n = 2.
+def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
+    """Return the null vectors of a compression of ``X`` that rows fix.
+
+    Let ``R`` be an orthonormal basis of the space on which the matrices of the rows act. If they fix
+    ``R'XR``, and it has the null vectors ``N``, ``R N N'R'`` is a combination of rows that is fixed to zero
+    (Krislock and Wolkowicz 2010, for distances within a clique).
+    """
+    face = Face(before)
+    n = face.order
+    equal = program.in_one_matrix & program.bounds.equal & ~used
+    terms = [term for term in program.A.terms_of(b) if equal[term.at].any()]
+    own = [np.flatnonzero(equal[term.at]) for term in terms]
+    count = sum(map(len, own))
+    largest = int((math.sqrt(8 * count + 1) - 1) / 2)  # order of a matrix that so many rows may fix
+    if largest < 2 or count > _LARGEST_ZERO_ROWS / n**2:
+        return None
+    parts = [term.rows.slice(kept) for term, kept in zip(terms, own, strict=True)]
+    if face.codimension:
+        parts = [rows.restrict(face.basis) for rows in parts]
+    rng = np.random.default_rng(0)
+    random = sum(rows.adjoint(rng.normal(size=rows.m)) for rows in parts)
+    left, s, _ = np.linalg.svd(random @ rng.normal(size=(n, min(largest + 1, n))), full_matrices=False)
+    R = left[:, s > _PARALLEL * s[0]]
+    order = R.shape[1]
+    if not 2 <= order <= largest:
+        return None
+    at = np.concatenate([term.at[kept] for term, kept in zip(terms, own, strict=True)])
+    stack = np.concatenate([dense_stack(rows.restrict(R)) for rows in parts])
+    B, right = svec(stack), program.bounds.lo[at]
+    if np.linalg.matrix_rank(B, rtol=_PARALLEL) < B.shape[1]:
+        return None
+    values, Q = np.linalg.eigh(smat(np.linalg.lstsq(B, right, rcond=_PARALLEL)[0], order))
+    zero = np.abs(values) <= n * FACE_NOISE * np.abs(values).max()
+    N, V = Q[:, zero], Q[:, ~zero]
+    if not 0 < N.shape[1] < order:
+        return None
+    F = svec(N @ N.T)
+    weight: Any = np.linalg.lstsq(B.T, F, rcond=_PARALLEL)[0]
+    missed = np.append(weight @ right / (float(np.abs(weight) @ np.abs(right)) or 1.0), B.T @ weight - F)
+    if np.abs(missed).max() > n * FACE_NOISE:
+        return None
+    independent = V.shape[1] * (V.shape[1] + 1) // 2
+    _, _, pivot = scipy.linalg.qr(svec(V.T @ stack @ V).T, mode="economic", pivoting=True)
+    return Exposure(b, at, weight, before, face.embed(R @ N), at[pivot[independent:]])
 
 
 # Pays on: rows that fix diagonal entries to zero, n = 80.

@@ -73,6 +73,8 @@ _ON_ROWS, _PSD, _SINGULAR, _DEPTH = 1e-9, 1e-12, 1e-8, 0.1
 _LARGEST_INTEGER_ROWS, _MOST_TERMS = 5_000, 1_000_000
 # Singular values of their equations that count as zero: directions in which U does not change.
 _TURN_RANK = 1e-5
+# Entries of the rows of exposures above which their multipliers are not turned: it takes a second.
+_LARGEST_TURNED = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +148,56 @@ class OnFaces(Reduced):
             # A plain test suffices here: who stops at the vector proves it, which may take seconds.
             proven = (y for y in lifted if is_farkas(self.whole, y, conclusive=False))
             return replace(answer, y=next(proven, on_faces))
-        y = self._lifted(on_faces, costs=True, X=answer.X)
+        y = self._lifted(self._turned_by_blocks(on_faces), costs=True, X=answer.X)
         return replace(answer, y=y, y_on_faces=on_faces)
+
+    def _turned_by_blocks(self, y: Array) -> Array:
+        """Return multipliers with the same ``V'ZV`` whose lifting needs small multiples of the ``F``.
+
+        With bases ``V`` of a face and ``U`` of what is removed, ``Z + t F`` is psd if ``t U'FU + U'ZU`` is at
+        least ``U'ZV (V'ZV)^-1 V'ZU``, whose trace is least.
+        """
+        y = y.copy()
+        for b, at, combinations, corners in self._vanishing_combinations:
+            (V, U), Z = self._bases[b], self.whole.blocks[b].C - self.whole.A.adjoint(y, b)
+            values, Q = np.linalg.eigh(V.T @ Z @ V)
+            noise = _SLACK_NOISE * float(np.linalg.norm(Z)) + TINY
+            root = Q.T / np.sqrt(np.maximum(values, 0.0) + noise)[:, None]
+            left = (root @ corners).reshape(len(corners), -1).T
+            right = (root @ (V.T @ Z @ U)).ravel()
+            y[at] += combinations @ np.linalg.lstsq(left, right, rcond=None)[0]
+        return y
+
+    @cached_property
+    def _vanishing_combinations(self) -> list[tuple[int, IntArray, Array, Array]]:
+        """Rows of each block on a face, combinations ``w`` that vanish there, and their ``V'A*(w)U``.
+
+        The rows are those of the exposures. A divergence has a finite slope outside its face.
+        """
+        found = []
+        for b in {e.block for e in self.exposures if not any(self.whole.divergences)}:
+            own, (V, U) = [e.rows for e in self.exposures if e.block == b], self._bases[b]
+            at = np.unique(np.concatenate(own))
+            if not V.size or len(at) * len(V) ** 2 > _LARGEST_TURNED:
+                continue
+            rows, units = self.whole.A.slice(at), np.diag(1 / self.whole.A.norms()[at])
+            stack = np.array([rows.adjoint(e, b) for e in units])
+            N = scipy.linalg.null_space(svec(V.T @ stack @ V).T, FACE_NOISE * len(V))
+            corners = V.T @ stack @ U
+            W, s, _ = np.linalg.svd(N.T @ corners.reshape(len(at), -1), full_matrices=False)
+            N = N @ W[:, s > _TURN_RANK]  # without F, whose corner is zero
+            if N.shape[1]:
+                found.append((b, at, units @ N, np.tensordot(N.T, corners, 1)))
+        return found
+
+    @cached_property
+    def _bases(self) -> list[tuple[Array, Array]]:
+        """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
+        bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]
+        for e in self.exposures:
+            V, _ = bases[e.block]
+            bases[e.block] = V, np.column_stack([e.before, e.directions])
+        return bases
 
     def _lifted(
         self, y: Array, costs: bool, noise: float = _SLACK_NOISE, X: Sequence[Array] | None = None
@@ -536,15 +586,6 @@ class OnRevealedFaces(OnFaces):
             for y in combinations
         ]
         return np.array(columns).T
-
-    @cached_property
-    def _bases(self) -> list[tuple[Array, Array]]:
-        """``V`` and ``U`` of each block: bases of its face and of the directions that exposures remove."""
-        bases = [(face.basis, np.zeros((face.n, 0))) for face in self.program.faces]
-        for e in self.exposures:
-            V, _ = bases[e.block]
-            bases[e.block] = V, np.column_stack([e.before, e.directions])
-        return bases
 
 
 def shortfall(program: Program, answer: Answer) -> float:

@@ -5,6 +5,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+from samples import first
 
 import bregopt.cvxpy  # noqa: F401
 from bregopt.cvxpy import conic_solver
@@ -261,3 +262,30 @@ def test_logarithms_without_an_optimum():
     assert problem.solver_stats.extra_stats["route"] == "entropy"
     ours = problem.value
     assert ours == pytest.approx(problem.solve(solver="CLARABEL"), rel=1e-5)
+
+
+def spectral(f, A):
+    d, Q = np.linalg.eigh(A)
+    return (Q * f(d)) @ Q.T
+
+
+def tilted(n, seed):
+    """Return ``S``, ``H`` and ``exp(log S - H / 2)`` of trace one, all of order `n`."""
+    log_S, H = (M + M.T for M in np.random.default_rng(seed).normal(size=(2, n, n)))
+    S, A = spectral(np.exp, log_S / 4), spectral(np.exp, log_S / 4 - H / 2)
+    return S / np.trace(S), H, A / np.trace(A)
+
+
+@pytest.mark.parametrize(("n", "seed"), first(2, [(2, 0), (3, 1), (2, 1), (3, 0), (4, 0)]))
+def test_a_relative_entropy_by_quadrature_is_least_in_an_exponential_family(n, seed):
+    """A state of a given mean that is nearest to ``S`` is a multiple of ``exp(log S - t H)``."""
+    S, H, best = tilted(n, seed)
+    A = cp.Variable((n, n), symmetric=True)
+    rows = [A >> 0, cp.trace(A) == 1, cp.trace(H @ A) == np.vdot(H, best)]
+    problem = cp.Problem(cp.Minimize(cp.quantum_rel_entr(A, S)), rows)
+    problem.solve(solver="BREGOPT")
+    assert problem.status == "optimal"
+    assert problem.solver_stats.extra_stats["form"] == "dual"  # the primal form takes ten times as long
+    least = float(np.vdot(best, spectral(np.log, best) - spectral(np.log, S)))
+    assert problem.value == pytest.approx(least, abs=1e-6)
+    np.testing.assert_allclose(A.value, best, atol=1e-4)

@@ -9,6 +9,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+import scipy.linalg
 from samples import first, turns
 
 import bregopt as bo
@@ -142,6 +143,24 @@ def test_a_combination_of_rows_that_only_multipliers_reveal_is_a_face():
     own = [cp.trace(first @ P @ Y @ P) == 2]
     value = cp.Problem(cp.Minimize(cp.sum_squares(P @ Y @ P - A)), own).solve(solver="CLARABEL")
     assert found.value == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_compression_that_rows_fix_to_a_singular_matrix_is_a_face(seed):
+    """``R'XR = vv'`` leaves ``X`` the vectors of ``R`` orthogonal to ``v`` as null vectors."""
+    rng = np.random.default_rng(seed)
+    (R, _), v = np.linalg.qr(rng.normal(size=(7, 3))), rng.normal(size=3)
+    X, matrices = bo.PSD(7), [symmetric(rng, 3) for _ in range(6)]
+    rows = [bo.inner(R @ M @ R.T, X) == v @ M @ v for M in matrices]
+    problem = bo.Problem(bo.Minimize(bo.trace(X)), rows)
+    implied = implied_faces(problem.program())
+    assert implied.program.faces[0].order == 5
+    assert len(implied.kept) == 1
+    basis = implied.program.faces[0].basis
+    np.testing.assert_allclose(basis.T @ R @ scipy.linalg.null_space(v[None]), 0, atol=1e-10)
+    found = problem.solve()
+    assert found.status == "optimal"
+    assert found.value == pytest.approx(v @ v, rel=1e-6)
 
 
 def test_signs_that_contradict_each_other_are_infeasible():
