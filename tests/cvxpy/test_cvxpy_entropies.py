@@ -289,3 +289,31 @@ def test_a_relative_entropy_by_quadrature_is_least_in_an_exponential_family(n, s
     least = float(np.vdot(best, spectral(np.log, best) - spectral(np.log, S)))
     assert problem.value == pytest.approx(least, abs=1e-6)
     np.testing.assert_allclose(A.value, best, atol=1e-4)
+
+
+def test_linear_rows_that_contradict_each_other_beside_curved_rows_are_infeasible():
+    X, x = cp.Variable((4, 4), PSD=True), cp.Variable(4)
+    H = np.random.default_rng(451).normal(size=(4, 4))
+    rows = [cp.trace(X) <= 3, cp.abs(x) <= 2, x[0] >= 5, cp.exp(x[0]) <= 2 + X[0, 0]]
+    rows.append(cp.trace((H + H.T) @ X) == 0.2 * cp.sum(x))
+    cost = cp.quad_form(x, np.eye(4) + H.T @ H) + 1.9 * cp.matrix_frac(x, X + 2 * np.eye(4))
+    problem = cp.Problem(cp.Minimize(cost), rows)
+    problem.solve(method="bregopt", tol=1e-8)
+    assert problem.status == "infeasible"
+    least = [float(np.max(row.dual_value)) for row in rows[1:3]]  # x[0] >= 5 and x[0] <= 2 alone
+    assert least[0] == pytest.approx(least[1], rel=1e-6)
+    assert least[0] > 0
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_the_sum_of_all_eigenvalues_is_read_as_the_trace(constrained):
+    """Its epigraph ``k s + tr Z`` has rays of matrices ``Z`` that grow with ``-s``."""
+    X = cp.Variable((3, 3), PSD=True)
+    whole, rows = cp.lambda_sum_largest(X, 3), [cp.log_det(X + np.eye(3)) >= 1]
+    cost, more = (X[0, 0] + 0.1 * cp.trace(X), [whole <= 2]) if constrained else (whole, [])
+    problem = cp.Problem(cp.Minimize(cost), rows + more)
+    problem.solve(method="bregopt", tol=1e-8, strict=True)
+    assert problem.status == "optimal"
+    assert len(problem.solver_stats.extra_stats.X) <= 2  # the variable, and that of log_det
+    if not constrained:
+        assert problem.value == pytest.approx(3 * (np.exp(1 / 3) - 1), rel=1e-6)

@@ -399,6 +399,8 @@ def _replaced(part: Any, cvxpys: Dcp2Cone) -> tuple[Any, list[Any]]:
         affine, own = _replaced(argument, cvxpys)
         arguments.append(affine)
         constraints += own
+    if _name(part) == "lambda_sum_largest" and part.k == part.args[0].shape[0] and is_symmetric(part.args[0]):
+        return cp.trace(arguments[0]), constraints  # its epigraph of all eigenvalues is not bounded
     affine, own = cvxpys.canonicalize_expr(part, arguments, False)
     return affine, [*constraints, *own]
 

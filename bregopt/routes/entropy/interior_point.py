@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import Array, IntArray
+from bregopt.arrays import TINY, Array, IntArray
 from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.clock import checkpoint
 from bregopt.program import Program
@@ -547,5 +547,5 @@ def _diagonal_of(H: Any) -> Array | None:
 
 def _reach(s: Array, ds: Array) -> float:
     """Return the length of the step at which a positive number is zero."""
-    falls = ds < 0
+    falls = ds < -TINY * s
     return float((s[falls] / -ds[falls]).min(initial=np.inf))

@@ -265,13 +265,15 @@ def least_eigenvalue(rows: Program, least: float) -> Program:
 def _without_optimum(program: Program, answer: Answer) -> Answer | None:
     """Return a proof that the program has no optimum, None where none is found.
 
-    It is a Farkas vector of the tangents of the rows, at a point of least violation, or a ray along which no
-    argument of a term changes.
+    It is a Farkas vector of the tangents of the rows, at a point of least violation, or of the linear rows
+    alone, or a ray along which no argument of a term changes.
     """
     feasibility = replace(program, terms=tuple(term for term in program.terms if term.rows is not None))
-    least = _Solved(elastic(feasibility))
-    tangent = tangent_program(feasibility, least.X, least.u)
-    if tangent is not None:
+    for rows in (feasibility, rows_alone(program))[: 1 + bool(feasibility.terms)]:
+        least = _Solved(elastic(rows))
+        tangent = tangent_program(rows, least.X, least.u)
+        if tangent is None:
+            continue
         y = tangent.bounds.clip_required(least.y)
         candidates = [without_noise(y, y, part) for part in (0.0, *_NOISE)]
         proven = next((own for own in candidates if contradicts(tangent, own)), None)
@@ -296,7 +298,8 @@ class _Solved:
     def __init__(self, program: Program) -> None:
         method = EntropyPath(program, StandardForm(program))
         monitor = Monitor(program, base.Settings(tol=_TOL), Progress(""))
-        at = monitor.follow(method, method.first(), _STEPS).at
+        with np.errstate(over="ignore", invalid="ignore"):  # on rows without a point, multipliers grow
+            at = monitor.follow(method, method.first(), _STEPS).at
         self.X, self.u = method.form.point(at.x)
         self.y, certificate = at.y, method.certificate(at)
         self.bound = certificate.dual if certificate.meets(_FAIR) else -np.inf
