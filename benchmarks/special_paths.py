@@ -418,6 +418,18 @@ def inequality(n: int, k: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(c @ u), [X == F_0 + total(u[i] * F[i] for i in range(k))])
 
 
+def with_zero_diagonals(n: int, k: int, count: int) -> bo.Problem:
+    """Return matrix inequalities with a zero at the end of their diagonals, and variables beside it."""
+    rng, u, rows = np.random.default_rng(0), bo.Variable(k), []
+    for _ in range(count):
+        F, F_0 = symmetric(rng, k, n, n), np.eye(n)
+        beside = np.outer(rng.normal(size=k), rng.normal(size=n))
+        F[:, -1], F[:, :, -1] = beside, beside
+        F[:, -1, -1] = F_0[-1, -1] = 0.0
+        rows.append(bo.PSD(n) == F_0 + total(u[i] * F[i] for i in range(k)))
+    return bo.Problem(bo.Maximize(rng.normal(size=k) @ u), rows)
+
+
 def with_wide_bounds(n: int, k: int, m: int) -> bo.Problem:
     """Return equalities in a matrix and variables within 1e8, with a primal and a dual point inside."""
     rng, X, u = np.random.default_rng(7), bo.PSD(n), bo.Variable(k)
@@ -1343,6 +1355,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("faces of the dual", "routes.ipm.path_route:_on_dual_faces"),
             replaced("routes.ipm.path_route._on_dual_faces", _stalled),
             *("the worst case of a proximal method", solving(proximal_gradient, 1, tol=1e-8)),
+        ),
+        (
+            *("faces before the dual form", "routes.ipm.path_route:_on_faces_first"),
+            replaced("routes.ipm.path_route._on_faces_first", lambda method, program, stalled, *_: stalled),
+            "four matrix inequalities with a zero on their diagonals",
+            solving(with_zero_diagonals, 20, 10, 4, tol=1e-8),
         ),
         (
             *("tight rows", "routes.ipm.path_route:_on_tight_rows"),

@@ -391,7 +391,8 @@ def _may_have_defined_entries(
 
     They need not define any unless `defined`. If `entire`, a matrix counts where all of it may be defined.
     """
-    if any(b.nearness is not None or b.cap is not None or b.face is not None for b in program.blocks):
+    on_faces = any(face.codimension for face in program.faces)
+    if on_faces or any(b.nearness is not None or b.cap is not None for b in program.blocks):
         return False
     left = program.k + int(widths.sum()) - largest
     if left > int(program.bounds.equal.sum()) or not program.bounds.kinds <= _PENALTIES:

@@ -44,6 +44,10 @@ _ALONG = 0.99
 _LARGEST_RECEDING = 200_000
 # The same after a stall, where the search costs less than the steps before it.
 _LARGEST_AFTER_STALL = 5_000_000
+# Size of a block, relative to the largest, up to which it is fixed where the search of all is too large.
+_FIXED = 1e-3
+# Entries of the dense rows above which no direction of a part of the blocks is sought.
+_LARGEST_ROWS = 20_000_000
 # Products of a row with directions, relative to the norm of the row, that are round-off.
 _PRODUCT_NOISE = 1e-13
 # Least ratio of successive eigenvalues that may separate those which grow.
@@ -116,17 +120,22 @@ def recession(program: Program, X: Sequence[Array], largest: float = _LARGEST_RE
     largest : float
         Entries of the dense matrices of all directions above which none is sought.
     """
+    if not all(np.isfinite(X_b).all() for X_b in X):
+        return None
     vectors = Svec.of(program)
-    matrices = vectors.width - program.k
-    entries = vectors.width * sum(n**2 for n in vectors.orders)
-    if entries > largest or not all(np.isfinite(X_b).all() for X_b in X):
+    moves = _moving(program, X, largest)
+    if not moves.any():
         return None
     rows = _rows_and_costs(program)
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
+    own = np.repeat(moves, [n * (n + 1) // 2 for n in vectors.orders])
+    matrices = int(own.sum())
+    kept = np.concatenate([own, program.free])
     fixed = rows[:, kept]
     sizes = np.linalg.norm(fixed, axis=1)
     unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
-    directions = _row_space(unchanged[:, :matrices])
+    basis = _row_space(unchanged[:, :matrices])
+    directions = np.zeros((len(basis), len(own)))
+    directions[:, own] = basis
     point = np.concatenate([svec(X_b) for X_b in X])
     w = directions @ point
     if np.linalg.norm(w) <= _ALONG * np.linalg.norm(point):
@@ -137,7 +146,21 @@ def recession(program: Program, X: Sequence[Array], largest: float = _LARGEST_RE
     found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
     if found is None:
         return _of_integers(program, rows, X)
-    return Recession(program, found.U, _whole_direction(program, unchanged, directions, found.w))
+    whole = np.zeros(len(kept))
+    whole[kept] = _whole_direction(unchanged, found.w @ basis)
+    return Recession(program, found.U, whole)
+
+
+def _moving(program: Program, X: Sequence[Array], largest: float) -> Mask:
+    """Return the blocks among which a direction is sought: all, the large ones, or none if these are many."""
+    orders = np.array(program.A.orders)
+    widths, sizes = orders * (orders + 1) // 2, np.array([np.linalg.norm(X_b) for X_b in X])
+    every: Mask = np.ones(len(orders), dtype=bool)
+    for own in (every, sizes > _FIXED * sizes.max(initial=0.0)):
+        entries = (widths[own].sum() + program.k) * (orders[own] ** 2).sum()
+        if entries <= largest and (own.all() or program.m * (widths.sum() + program.k) <= _LARGEST_ROWS):
+            return own
+    return ~every
 
 
 def _rows_and_costs(program: Program) -> Array:
@@ -192,19 +215,16 @@ def _products(rows: Array, U: Sequence[Array], others: Sequence[Array]) -> Array
     return np.where(np.abs(products) > noise, products, 0.0)
 
 
-def _whole_direction(program: Program, unchanged: Array, directions: Array, w: Array) -> Array:
-    """Return ``D``, a combination of directions of matrices, and a ``d`` as one vector."""
-    matrices = directions.shape[1]
-    weights = np.linalg.lstsq(unchanged[:, :matrices].T, w @ directions, rcond=None)[0]
-    kept = np.concatenate([np.ones(matrices, dtype=bool), program.free])
-    whole: Array = np.zeros(len(kept))
-    whole[kept] = weights @ unchanged
+def _whole_direction(unchanged: Array, D: Array) -> Array:
+    """Return the combination of directions that change nothing whose matrices are `D`, a vector."""
+    weights = np.linalg.lstsq(unchanged[:, : len(D)].T, D, rcond=None)[0]
+    whole: Array = weights @ unchanged
     return whole
 
 
 def _null_space(M: Array) -> Array:
     """Return an orthonormal basis of the null space, its rows."""
-    _, s, Q = np.linalg.svd(M)
+    _, s, Q = np.linalg.svd(M, full_matrices=M.shape[0] < M.shape[1])
     basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
     return basis
 

@@ -6,8 +6,10 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy
+from bregopt.presolve.dual_form import dual_of
 from bregopt.presolve.recession import DualFace, _of_integers, _rows_and_costs, _safer
-from bregopt.program import Bounds
+from bregopt.program import Bounds, Face
+from bregopt.records import replace
 from bregopt.routes.ipm import path_route
 
 pytestmark = pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning", "ignore::UserWarning")
@@ -150,3 +152,47 @@ def test_programs_on_faces_are_solved_in_coordinates_of_the_faces(monkeypatch):
     bo.Problem(bo.Minimize(bo.inner(C, X) + Y[0, 2] - Y[1, 2]), rows).solve(tol=1e-8)
     assert orders[0] == (6, 3)
     assert orders[-1] == (6, 2)
+
+
+def zero_diagonals(seed, n=8, k=6, count=3):
+    """Return ``F_0`` and ``F`` of matrix inequalities whose last diagonal entry is zero, and costs."""
+    rng = np.random.default_rng(seed)
+    F, F_0 = rng.normal(size=(count, k, n, n)), np.eye(n)
+    F = F + F.swapaxes(2, 3)
+    beside = rng.normal(size=(count, k, 1)) * rng.normal(size=(count, 1, n))
+    F[:, :, -1], F[:, :, :, -1] = beside, beside
+    F[:, :, -1, -1] = F_0[-1, -1] = 0.0
+    return F_0, F, rng.normal(size=k)
+
+
+@pytest.mark.parametrize("way", ["language", "method"])
+@pytest.mark.parametrize("seed", range(2))
+def test_faces_come_before_the_dual_form_after_a_stall(seed, way):
+    """The zeros fix linear forms of the variables, which a program of CVXPY has as equalities."""
+    F_0, F, c = zero_diagonals(seed)
+    v, k = cp.Variable(len(c)), len(c)
+    inside = [F_0[:-1, :-1] + sum(v[i] * own[i, :-1, :-1] for i in range(k)) >> 0 for own in F]
+    explicit = cp.Problem(cp.Maximize(c @ v), [*inside, np.array([own[:, -1, 0] for own in F]) @ v == 0])
+    explicit.solve(solver=cp.CLARABEL)
+    if way == "language":
+        u = bo.Variable(k)
+        parts = [sum((u[i] * own[i] for i in range(1, k)), u[0] * own[0]) for own in F]
+        answer = bo.Problem(bo.Maximize(c @ u), [bo.PSD(len(F_0)) == F_0 + part for part in parts])
+        answer = answer.solve(tol=1e-8)
+        assert answer.value == pytest.approx(explicit.value, abs=answer.error + 1e-7)
+    else:
+        matrices = [F_0 + sum(v[i] * own[i] for i in range(k)) >> 0 for own in F]
+        answer = cp.Problem(cp.Maximize(c @ v), matrices)
+        answer.solve(method="bregopt", tol=1e-8)
+    assert answer.status == "optimal"
+    assert answer.value == pytest.approx(explicit.value, abs=1e-6)
+
+
+def test_a_matrix_on_the_whole_cone_has_a_dual_form():
+    """Faces of other matrices leave it where it was: a program without them has the same dual form."""
+    F_0, F, c = zero_diagonals(0)
+    u, X = bo.Variable(len(c)), bo.PSD(len(F_0))
+    rows = [X == F_0 + sum((u[i] * F[0, i] for i in range(1, len(c))), u[0] * F[0, 0])]
+    program = bo.Problem(bo.Maximize(c @ u), rows).program()
+    whole = replace(program, blocks=tuple(replace(b, face=Face.whole(b.n)) for b in program.blocks))
+    assert dual_of(whole).program.m == dual_of(program).program.m == len(c)

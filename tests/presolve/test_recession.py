@@ -67,6 +67,28 @@ def test_none_where_some_multipliers_are_inside(seed):
     assert recession(attained(seed).program(), [grown(rng.normal(size=5), 1e6, rng)]) is None
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_large_blocks_are_searched_alone_where_all_are_too_many(seed):
+    """A free variable moves along with the large block, and a small block has no part in the direction."""
+    rng = np.random.default_rng(seed)
+    r = np.linalg.qr(rng.normal(size=(5, 5)))[0][:, 0]
+    D, Y, X, u = np.outer(r, r), bo.PSD(7), bo.PSD(5), bo.Variable()
+    rows = [bo.inner(D, X) - 2 * u == 0, bo.inner(np.eye(5) - D, X) + bo.trace(Y) == 1]
+    program = bo.Problem(bo.Minimize(bo.trace(Y)), rows).program()
+    assert program.A.orders == (7, 5)
+    large = [np.eye(7), grown(r, 1e5, rng)]
+    entries = (15 + 1) * 25  # of the directions of the second block and the variable
+    assert recession(program, large, entries - 1) is None
+    assert recession(program, [np.eye(7), np.eye(5)], entries) is None  # both are large
+    found = recession(program, large, entries)
+    (other, D), d = found.direction
+    assert np.abs(program.activity([other, D], d)).max() <= 1e-12 * np.linalg.norm(D)
+    assert d[0] == pytest.approx(np.trace(D) / 2, rel=1e-12)
+    assert abs(r @ found.U[1][:, 0]) == pytest.approx(1, abs=1e-12)
+    assert found.U[0].shape == (7, 0)
+    assert not other.any()
+
+
 def test_matrices_that_are_not_finite_or_zero_show_none():
     program = rotated(0)[0].program()
     assert recession(program, [np.full((5, 5), np.nan)]) is None

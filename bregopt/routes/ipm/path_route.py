@@ -46,8 +46,9 @@ _NEARLY_ATTAINED, _NEARLY_KNOWN = 1e-5, 3e-3
 _SHARE_ON_FACES = 0.1
 # Error on a face of the dual, relative to the tolerance, up to which no smaller face is sought.
 _MORE_FACES = 10.0
-# Prices of the directions in which X grows, relative to the tolerance: a larger X needs a smaller one.
-_PRICES = (1.0, 1e-4)
+# Prices of the directions in which X grows, relative to the tolerance: a larger X needs a smaller one, and a
+# larger one leaves the multipliers more of an interior.
+_PRICES = (1.0, 100.0, 1e-4)
 _WITH_POINT = (StopReason.CONVERGED, StopReason.STALLED)
 # Changes of coordinates after an answer of a large X that stalled.
 _COORDINATE_TRIALS = 3
@@ -60,6 +61,7 @@ _DENSE_MATRICES, _SCHUR_MATRICES = 16, 3
 _REDUCTIONS = ("independent rows", "independent columns", "faces", "chordal sparsity")
 _IN_COORDINATES = (*_REDUCTIONS, "face coordinates")  # smaller matrices, and dense rows
 _DUAL, _SQUARES, _UNITS = ("dual form",), ("squares",), ("units",)
+_ON_FACES = ("faces", "face coordinates")
 _SMALLER, _FORMS = ("dual form", "chordal sparsity"), _DUAL + _REDUCTIONS  # the first at any order
 
 
@@ -162,9 +164,10 @@ class Path:
         if answer.stop in _WITH_POINT:
             answer = _in_units(program, answer, settings, progress)
         if answer.stop is StopReason.STALLED:
-            found = _on_tight_rows(self.solve, program, answer, settings, progress)
-            if found is not answer:
-                return found
+            for other in (_on_tight_rows, _on_faces_first):
+                found = other(self.solve, program, answer, settings, progress)
+                if found is not answer:
+                    return found
             answer = _on_dual_faces(program, answer, settings, progress)
         if answer.stop is StopReason.CONVERGED:
             return answer
@@ -235,6 +238,26 @@ def _on_tight_rows(
     return stalled if worse else found
 
 
+# Pays on: four matrix inequalities with a zero on their diagonals.
+def _on_faces_first(
+    method: Method, program: Program, stalled: Answer, settings: Any, progress: Progress
+) -> Answer:
+    """Return a method's answer on the faces that rows imply, where the dual form was taken without them.
+
+    The multipliers of rows that imply a face grow without end there. A better given answer is returned.
+    """
+    if _dual_form(program, settings) is program or not presolve(program, _ON_FACES, settings).steps:
+        return stalled
+    inner = behind(Path.capabilities.reductions, method)
+    try:
+        found = behind(_ON_FACES, inner)(program, settings, None, progress)
+    except (CutShort, InfeasibleRowError):
+        return stalled
+    found = replace(found, iterations=stalled.iterations + found.iterations)
+    worse = found.stop in _WITH_POINT and _worst(program, found) > _worst(program, stalled)
+    return stalled if worse else found
+
+
 # Pays on: the worst case of a proximal method.
 def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: Progress) -> Answer:
     """Return the best answer with multipliers on the faces of the dual that a large `X` shows.
@@ -244,7 +267,7 @@ def _on_dual_faces(program: Program, stalled: Answer, settings: Any, progress: P
     if program.curved or program.capped or not stalled.X:
         return stalled
     sharp = replace(settings, tol=_SHARE_ON_FACES * settings.tol)
-    other, follow = progress.of_another_program(), behind(_IN_COORDINATES, follow_path)
+    other, follow = progress.of_another_program(), behind(_DUAL + _IN_COORDINATES, follow_path)
     face, X, answers = DualFace.entire(program), stalled.X, [stalled]
     try:
         while (smaller := face.smaller(X)) is not None:
