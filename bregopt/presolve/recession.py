@@ -46,8 +46,8 @@ _LARGEST_RECEDING = 200_000
 _LARGEST_AFTER_STALL = 5_000_000
 # Size of a block, relative to the largest, up to which it is fixed where the search of all is too large.
 _FIXED = 1e-3
-# Entries of the dense rows above which no direction of a part of the blocks is sought.
-_LARGEST_ROWS = 20_000_000
+# Entries of the dense rows of all blocks, relative to that limit, above which no large ones are searched.
+_ALL_ROWS = 4
 # Products of a row with directions, relative to the norm of the row, that are round-off.
 _PRODUCT_NOISE = 1e-13
 # Least ratio of successive eigenvalues that may separate those which grow.
@@ -157,8 +157,9 @@ def _moving(program: Program, X: Sequence[Array], largest: float) -> Mask:
     widths, sizes = orders * (orders + 1) // 2, np.array([np.linalg.norm(X_b) for X_b in X])
     every: Mask = np.ones(len(orders), dtype=bool)
     for own in (every, sizes > _FIXED * sizes.max(initial=0.0)):
-        entries = (widths[own].sum() + program.k) * (orders[own] ** 2).sum()
-        if entries <= largest and (own.all() or program.m * (widths.sum() + program.k) <= _LARGEST_ROWS):
+        columns, squares = widths[own].sum() + program.k, (orders[own] ** 2).sum()
+        few = program.m * max(columns, (widths.sum() + program.k) / _ALL_ROWS) <= largest
+        if columns * squares <= largest and (own.all() or few):
             return own
     return ~every
 

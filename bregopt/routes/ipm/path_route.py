@@ -253,9 +253,9 @@ def _on_faces_first(
         found = behind(_ON_FACES, inner)(program, settings, None, progress)
     except (CutShort, InfeasibleRowError):
         return stalled
-    found = replace(found, iterations=stalled.iterations + found.iterations)
-    worse = found.stop in _WITH_POINT and _worst(program, found) > _worst(program, stalled)
-    return stalled if worse else found
+    if found.stop not in _WITH_POINT or _worst(program, found) > _worst(program, stalled):
+        return stalled
+    return replace(found, iterations=stalled.iterations + found.iterations)
 
 
 # Pays on: the worst case of a proximal method.
