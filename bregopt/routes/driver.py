@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregopt import clock
+from bregopt.arrays import Array
 from bregopt.certify import (
     NEAR,
     Certificate,
@@ -67,6 +68,7 @@ _TO_CERTIFY = 1.0  # time for the certificate of a block, in eigendecompositions
 _SPARSE = 0.1  # of a block's entries: matrices with fewer terms are not formed
 _FIRST_ORDER = 1e-6  # the largest dual residual, and a hundredth of the gap, up to which an error is claimed
 _ON_ROWS = 10  # violations in units of round-off up to which an answer is moved to its rows
+_LARGEST_PROJECTED = 1_000_000  # entries of rows of variables above which these are not moved
 _NEARLY_ZERO = 1e-6  # largest matrix, relative to its scale, in place of which zero is tried
 _SMALL = 2_000  # largest order at which a first matrix is formed
 
@@ -268,6 +270,8 @@ def _certified(program: Program, answer: Answer, settings: Settings) -> tuple[An
     is over and a certificate takes long, the certificate proves nothing.
     """
     tol = settings.tol
+    if answer.stop in (StopReason.INFEASIBLE, StopReason.UNBOUNDED):  # whose proof is judged apart
+        return answer, _unproven(program, answer)
     if clock.remaining() < (needed := _seconds_to_certify(program, answer.X)) and needed:
         return answer, _unproven(program, answer)
     # A factorization alone seldom proves the answer of a route that was cut short.
@@ -340,10 +344,20 @@ def _on_rows(program: Program, answer: Answer, certificate: Certificate) -> tupl
     missed = PrimalDualPoint(program, answer.X, answer.u, answer.y).violations
     if (missed > _ON_ROWS * ROW_NOISE * scale_of(program).primal * program.row_units).any():
         return answer, certificate
-    moved = replace(answer, X=on_rows(program, answer.X, answer.u))
+    u = _on_rows_of_variables(program, answer.u)
+    moved = replace(answer, X=on_rows(program, answer.X, u), u=u)
     found = certify(PrimalDualPoint(program, moved.X, moved.u, moved.y, S=moved.S))
     better = found.primal_residual < certificate.primal_residual
     return (moved, found) if better else (answer, certificate)
+
+
+def _on_rows_of_variables(program: Program, u: Array) -> Array:
+    """Return the nearest variables on the equalities that depend on no matrix."""
+    alone = np.flatnonzero(program.bounds.equal & program.bounds.hard & (program.A.norms() == 0))
+    if not program.k or len(alone) * program.k > _LARGEST_PROJECTED:
+        return u
+    B = program.B[alone].toarray()
+    return u - np.linalg.lstsq(B, B @ u - program.bounds.lo[alone], rcond=None)[0]
 
 
 def _within_first_order(

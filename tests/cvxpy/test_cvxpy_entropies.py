@@ -317,3 +317,14 @@ def test_the_sum_of_all_eigenvalues_is_read_as_the_trace(constrained):
     assert len(problem.solver_stats.extra_stats.X) <= 2  # the variable, and that of log_det
     if not constrained:
         assert problem.value == pytest.approx(3 * (np.exp(1 / 3) - 1), rel=1e-6)
+
+
+def test_positive_numbers_that_sum_to_zero_meet_their_row_to_the_tolerance():
+    """They are zero: their round-off is as large as they are."""
+    X, x, t = cp.Variable((3, 3), NSD=True), cp.Variable(3, nonneg=True), cp.Variable()
+    rows = [-cp.trace(X) <= 3, cp.abs(x) <= 2, cp.lambda_max(X) <= 2 + t, cp.normNuc(X) <= 3]
+    rows += [cp.max(x) <= 1.5, cp.sum(x) == 0, t >= -1, t <= 3]
+    problem = cp.Problem(cp.Maximize(1 - 1.0180531134532265 * cp.norm1(X) - 0.3 * t), rows)
+    problem.solve(method="bregopt", tol=1e-8)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(1.3, rel=1e-8)
