@@ -250,11 +250,9 @@ def cost_of_round_off(program: Program, X: Sequence[Matrix], y: Array) -> float:
 
     They count at an ``X`` as large as for a dual residual, where no divergence and no row bounds it.
     """
-    free = [
-        block.n * float(X_b.trace())
-        for block, X_b, trace in zip(program.blocks, X, trace_bounds(program), strict=True)
-        if trace is None and block.nearness is None and block.cap is None
-    ]
+    linear = [b for b, block in enumerate(program.blocks) if block.nearness is None and block.cap is None]
+    bounds = trace_bounds(program) if linear else ()
+    free = [X[b].shape[0] * float(X[b].trace()) for b in linear if bounds[b] is None]
     if not free:
         return 0.0
     largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))

@@ -103,7 +103,7 @@ def run_directly(
     answer, certificate = found
     if answer.stop is not StopReason.CONVERGED:
         answer = _plain(program, answer)
-        certificate = _within_first_order(program, answer, certificate, settings.tol)
+    certificate = _within_first_order(program, answer, certificate, settings.tol)
     status = _judged(program, answer, certificate, settings.tol)
     if status in (Status.INFEASIBLE_INACCURATE, Status.UNBOUNDED_INACCURATE):
         return None

@@ -34,7 +34,7 @@ from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import DefiniteFactor, symmetrize, without_noise
 from bregopt.presolve import UNIVERSAL, Presolved, presolve
 from bregopt.presolve.faces import integer_faces
-from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason, pays, scale_of
+from bregopt.program import Answer, Block, LowRank, Penalty, Program, Start, StopReason, pays, scale_of
 from bregopt.program.program import divergence_of
 from bregopt.program.scale import DimacsSizes, dimacs_sizes
 from bregopt.records import replace
@@ -69,11 +69,10 @@ _LEAST_MULTIPLIER = 1e-12
 # small grows by short steps.
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
-# Coordinates times the square of the number of rows up to which the path is tried without reductions.
+# Coordinates times the square of the number of rows up to which the path is tried at once.
 _LITTLE = 2e6
-# Steps without half the rows' residual after which that path ends if multipliers diverge, steps without
-# progress after which it ends, and the number of its points that a certificate judges.
-_STILL_STEPS, _PATIENCE, _TRIALS = 4, 6, 5
+# Steps without progress after which that path ends, and the number of its points that a certificate judges.
+_PATIENCE, _TRIALS = 6, 5
 
 _NO_SIZES = DimacsSizes(math.inf, math.inf)  # of a program without DIMACS errors
 _NEGLIGIBLE = 1e-9  # a relative violation whose exact size does not matter
@@ -217,19 +216,31 @@ class _CentralPath(Method):
 
     def proof(self, at: Iterate, before: Array, certificate: Certificate, step: int) -> Answer | None:
         """Return a Farkas vector or a ray if the iterates diverge along one; look for a face of integers."""
-        program, tol = self._program, self._settings.tol
         if step == _FACE_STEP and certificate.primal_residual > _NEGLIGIBLE:
-            self.face = integer_faces(program)
-        if certificate.primal_residual > tol and _prices_diverge(self._engine, at, self._program):
-            # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
-            for direction in (at.y, at.y - before):
-                y = without_noise(direction, direction * self._program.row_sizes, _LEAST_MULTIPLIER)
-                if self.scores is not None and self.scores.exclude_contradiction(y):
-                    continue
-                if self._progress.contradicts(program, y):
-                    return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
-        decreases = certificate.primal < program.offset
-        no_bound = certificate.dual_residual > tol or certificate.dual == -np.inf
+            self.face = integer_faces(self._program)
+        found = None
+        if certificate.primal_residual > self._settings.tol:
+            found = self.contradiction(at, before, step)
+        return self.ray(at, certificate, step) if found is None else found
+
+    def contradiction(self, at: Iterate, before: Array, step: int) -> Answer | None:
+        """Return a Farkas vector along which the multipliers diverge; None if there is none."""
+        program = self._program
+        if not _prices_diverge(self._engine, at, program):
+            return None
+        # A Farkas vector does not depend on the costs, which cancel in the difference of two iterates.
+        for direction in (at.y, at.y - before):
+            y = without_noise(direction, direction * program.row_sizes, _LEAST_MULTIPLIER)
+            if self.scores is not None and self.scores.exclude_contradiction(y):
+                continue
+            if self._progress.contradicts(program, y):
+                return Answer.without_point(program, y, StopReason.INFEASIBLE, step)
+        return None
+
+    def ray(self, at: Iterate, certificate: Certificate, step: int) -> Answer | None:
+        """Return a ray along which the matrices diverge; None if there is none."""
+        decreases = certificate.primal < self._program.offset
+        no_bound = certificate.dual_residual > self._settings.tol or certificate.dual == -np.inf
         # A ray is sought again once the iterate is far larger.
         if (
             no_bound
@@ -239,8 +250,8 @@ class _CentralPath(Method):
         ):
             self._tested = self._largest(at)
             X, u = self._ray(at)
-            if all(np.isfinite(part).all() for part in (*X, u)) and recedes(program, X, u):
-                return Answer(X, u, np.zeros(program.m), StopReason.UNBOUNDED, step)
+            if all(np.isfinite(part).all() for part in (*X, u)) and recedes(self._program, X, u):
+                return Answer(X, u, np.zeros(self._program.m), StopReason.UNBOUNDED, step)
         return None
 
     def _primal_diverges(self, at: Iterate) -> bool:
@@ -394,7 +405,7 @@ class _Scores:
         return float(np.maximum.reduce(relative, initial=0.0))
 
 
-# --- Without reductions ---------------------------------------------------------------------------------
+# --- Small programs -------------------------------------------------------------------------------------
 
 
 # Pays on: 50 right-hand sides of a program of order 8.
@@ -404,82 +415,100 @@ def follow_path_directly(
     """Return the answer to a small program, and its certificate; None where it is not proven.
 
     A path that begins inside both cones and meets all rows needs no reductions: both optima are attained.
-    Other paths are followed from here only where no reduction of the given names applies. What a route has
-    for programs that are hard to prove takes longer than such a path.
+    Other paths are those of the program after the reductions of the given names, of whole matrices. What a
+    route has for programs that are hard to prove takes longer than such a path.
     """
-    if not program.blocks or not program.m or program.curved or program.terms:
-        return None
-    # Variables in cones may be distances, which another route takes.
-    if scaled_work(program) > _LITTLE or program.cones.count or not (_is_linear(program) and pays(program)):
+    if not program.m or not _is_little(program):
         return None
     try:
-        equalities = not program.k and bool(program.bounds.equal.all())
-        if not equalities and _is_reduced(program, names, settings):
+        if not program.k and program.bounds.equal.all():
+            engine = Engine(program, [block.C for block in program.blocks], direct=True)
+            at = strict_iterate(engine, program, start) if engine.is_scaled else None
+            if at is not None:
+                return _followed_directly(engine, at, True, Presolved(program, ()), settings, progress)
+        presolved = presolve(program, (*UNIVERSAL, *names), settings)
+        reduced = presolved.program
+        # A path may end by the number of its steps before a proof.
+        if settings.max_iter is not None or presolved.farkas is not None or not _is_little(reduced):
             return None
-        engine = Engine(program, [block.C for block in program.blocks], direct=True)
-        at = strict_iterate(engine, program, start) if equalities and engine.is_scaled else None
-        inside = at is not None
-        if at is None:
-            if equalities and _is_reduced(program, names, settings):
+        if presolved.steps:
+            if any(face.codimension for face in reduced.faces):
                 return None
-            at = None if start is None else warm_iterate(engine, program, start)
-            at = first_iterate(engine, program) if at is None else at
+            start, progress = None if start is None else presolved.shrink(start), progress.within(presolved)
+        engine = Engine(reduced, [block.C for block in reduced.blocks], direct=True)
+        at = None if start is None else warm_iterate(engine, reduced, start)
+        at = first_iterate(engine, reduced) if at is None else at
     except (CutShort, InfeasibleRowError):  # a reduction names the row without a solution
         return None
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _followed_directly(engine, at, inside, program, settings, progress)
+    return _followed_directly(engine, at, False, presolved, settings, progress)
 
 
-def _is_reduced(program: Program, names: Sequence[str], settings: Any) -> bool:
-    """Whether a reduction applies, or a path may end by the number of its steps before a proof."""
-    return settings.max_iter is not None or bool(presolve(program, (*UNIVERSAL, *names), settings).steps)
+def _is_little(program: Program) -> bool:
+    """Whether a program is linear in matrices and variables outside cones, and small.
+
+    Variables in cones may be distances, which another route takes.
+    """
+    linear = not program.terms and not program.cones.count and _is_linear(program)
+    return bool(program.blocks) and linear and scaled_work(program) <= _LITTLE and pays(program)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _followed_directly(
-    engine: Engine, at: Iterate, inside: bool, program: Program, settings: Any, progress: Progress
+    engine: Engine, at: Iterate, inside: bool, presolved: Presolved, settings: Any, progress: Progress
 ) -> tuple[Answer, Certificate] | None:
     """Return the end of a path, and its certificate; None where it stalls or diverges without a proof.
 
     Both optima are attained where the path begins `inside` both cones and meets the rows.
     """
+    program, whole = presolved.program, presolved.whole
     plan, scale, tuning, tol = engine.plan, scale_of(program), settings.tuning, settings.tol
+    enough = tuning.path_share * presolved.margin * tol
     method = _CentralPath(engine, at, program, settings, progress)
     scores = method.scores
     assert scores is not None  # the objective is linear
     inner, stop, before = None, StopReason.MAX_ITER, at.y
     step, trials, progressed, error, miss = 0, 0, 0, math.inf, math.inf
-    halved, left = 0, math.inf  # the step that halved the rows' residual last, and what it left
+    left = math.inf  # of the rows' residual
     while True:
         seen = scores.of(at, at.y, -at.dual_residual)
         if seen is None:
-            seen = _certified(engine, at, program, stop, step, None)[1]
+            seen = certify(PrimalDualPoint(program, plan.matrices(at.X), at.u, at.y))
         progress.record(step, seen, mu=float(at.X @ at.Z) / plan.order, order=plan.order)
         if inner is None and seen.gap <= INNER_ERROR:
             inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
-        if seen.meets(tuning.path_share * tol):
-            answer, certificate = _certified(engine, at, program, StopReason.CONVERGED, step, inner)
+        if seen.meets(enough):
+            answer, certificate = _certified(engine, at, presolved, StopReason.CONVERGED, step, inner)
             if certificate.meets(tol):
-                if inside or divergence_factor(PrimalDualPoint(program, answer.X, answer.u, answer.y)) <= 1:
+                if inside or divergence_factor(PrimalDualPoint(whole, answer.X, answer.u, answer.y)) <= 1:
                     return answer, certificate
-                return with_attainment(program, answer, certificate, tol, True)
+                return with_attainment(whole, answer, certificate, tol, True)
             trials += 1
         if step >= (settings.max_iter or STEPS):
             break
         ratio = tuning.progress_ratio
         if seen.error < ratio * error or at.dual_residual < ratio * miss:
             progressed, error, miss = step, min(error, seen.error), at.dual_residual
-        if seen.primal_residual <= left / 2:
-            halved, left = step, seen.primal_residual
+        falls, left = seen.primal_residual <= left / 2, seen.primal_residual
         try:
-            proof = None if inside else method.proof(at, before, seen, step)
+            proof = None
+            if (
+                not inside and seen.primal_residual <= enough
+            ):  # without a point the objective falls from nowhere
+                proof = method.ray(at, seen, step)
+            elif not inside and not falls:
+                proof = method.contradiction(at, before, step)
             if proof is not None:
-                # Without a point the objective falls from nowhere.
-                known = proof.stop is StopReason.INFEASIBLE or seen.primal_residual <= tuning.path_share * tol
-                return (proof, seen) if known else None
-            if method.face is not None or not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
+                found = presolved.restore(proof)
+                # A Farkas vector of the dual is a ray from a point that is not known.
+                known = found.stop is StopReason.INFEASIBLE or found.stop is proof.stop
+                return (found, seen) if known else None
+            if (
+                step == _FACE_STEP
+                and seen.primal_residual > _NEGLIGIBLE
+                and integer_faces(program) is not None
+            ):
                 return None
-            still = seen.primal_residual > tol and step - halved >= _STILL_STEPS
-            if still and _prices_diverge(engine, at, program):
+            if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
                 return None
             new = method.advance(at)
         except CutShort as cut:
@@ -490,7 +519,7 @@ def _followed_directly(
         before, at, step = at.y, new, step + 1
     if stop is StopReason.MAX_ITER and settings.max_iter is None:
         return None
-    return _certified(engine, at, program, stop, step, inner)
+    return _certified(engine, at, presolved, stop, step, inner)
 
 
 def _is_linear(program: Program) -> bool:
@@ -516,16 +545,21 @@ def _hardly_moves(program: Program, first: Iterate, at: Iterate, new: Iterate) -
 
 
 def _certified(
-    engine: Engine, at: Iterate, program: Program, stop: StopReason, step: int, inner: Answer | None
+    engine: Engine, at: Iterate, presolved: Presolved, stop: StopReason, step: int, inner: Answer | None
 ) -> tuple[Answer, Certificate]:
-    """Return an iterate as an answer, and its certificate."""
+    """Return an iterate as an answer to the whole program, and its certificate."""
     plan, X = engine.plan, engine.plan.matrices(at.X)
     for X_b in X:
         symmetrize(X_b)
+    answer = Answer(X, at.u, at.y, stop, step, inner=inner)
+    if presolved.steps:
+        answer = presolved.restore(answer)
+        plain = tuple([M if isinstance(M, LowRank) else (M + M.T) / 2 for M in answer.X])
+        answer = replace(answer, X=plain)
+        return answer, certify(PrimalDualPoint(presolved.whole, plain, answer.u, answer.y, S=answer.S))
     slacks = plan.matrices(at.Z if at.residual is None else at.Z + at.residual)
     known = Known(activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=slacks)
-    certificate = certify(PrimalDualPoint(program, X, at.u, at.y, **known))
-    return Answer(X, at.u, at.y, stop, step, inner=inner), certificate
+    return answer, certify(PrimalDualPoint(presolved.whole, X, at.u, at.y, **known))
 
 
 def _with_barrier(block: Block) -> tuple[Array, float]:

@@ -1,11 +1,11 @@
-"""The path of small programs without reductions: it answers what it proves, and leaves the rest."""
+"""The path of small programs, certified once: it answers what it proves, and leaves the rest."""
 
 import cvxpy as cp
 import numpy as np
 import pytest
 
 import bregopt as bo
-from bregopt.certify import PrimalDualPoint, certify
+from bregopt.certify import PrimalDualPoint, certify, cost_of_round_off
 from bregopt.clock import CutShort, Ending
 from bregopt.errors import InfeasibleRowError
 from bregopt.routes import driver
@@ -77,8 +77,8 @@ def test_the_end_of_an_interrupted_path_proves_no_more_than_its_multipliers(step
     only_directly(monkeypatch)
     found, certified = [], central_path._certified
 
-    def seen(engine, at, program, *more):
-        found.append((program, at, *certified(engine, at, program, *more)))
+    def seen(engine, at, presolved, *more):
+        found.append((presolved.whole, at, *certified(engine, at, presolved, *more)))
         return found[-1][2:]
 
     monkeypatch.setattr(central_path, "_certified", seen)
@@ -151,3 +151,51 @@ def test_a_farkas_vector_is_returned_by_the_path_that_meets_it(monkeypatch):
     y = solution._raw.duals
     assert y @ (1.0, 1.0, -3.0) > 0
     assert np.linalg.eigvalsh(y[0] * first + y[1] * second + y[2] * third)[-1] <= 1e-9 * np.abs(y).sum()
+
+
+def pencil(rng, n, k):
+    """A matrix inequality ``t I >= A_0 + sum u_i A_i``, which the path takes by its dual."""
+    t, u = bo.Variable(), bo.Variable(k)
+    A = symmetric(rng, n)
+    M = sum((u[i] * symmetric(rng, n) for i in range(k)), -t * np.eye(n))
+    return bo.Problem(bo.Minimize(t), [M << -A, u >= -1.0, u <= 1.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("tol", [1e-6, 1e-8])
+def test_the_answer_of_a_reduced_program_is_that_of_the_given_one(seed, tol, monkeypatch):
+    problem = pencil(np.random.default_rng(seed), 5, 3)
+    expected = problem.to_cvxpy()
+    expected.solve(solver=cp.CLARABEL)
+    only_directly(monkeypatch)
+    solution = problem.solve(tol=tol)
+    program = problem.program()
+    assert solution.status == "optimal"
+    assert solution.value == pytest.approx(expected.value, rel=max(1e-6, 10 * tol), abs=1e-6)
+    alone = certify(PrimalDualPoint(program, *solution._raw._point))
+    assert alone.meets(2 * tol)
+    assert (solution.history["dual"] <= expected.value + 1e-6 * max(1.0, abs(expected.value))).all()
+
+
+def test_a_matrix_inequality_that_no_variables_meet_is_infeasible():
+    rng = np.random.default_rng(0)
+    A, u = symmetric(rng, 4), bo.Variable(2)
+    A -= np.trace(A) / 4 * np.eye(4)  # the identity excludes it
+    B = symmetric(rng, 4)
+    B -= np.trace(B) / 4 * np.eye(4)
+    solution = bo.Problem(bo.Minimize(u[0]), [u[0] * A + u[1] * B >> np.eye(4)]).solve()
+    assert solution.status == "infeasible"
+    without_end = bo.Problem(bo.Minimize(bo.sum(u)), [u[0] * A @ A + u[1] * np.eye(4) << np.eye(4)]).solve()
+    assert without_end.status == "unbounded"
+
+
+def test_the_error_counts_round_off_of_the_slack_where_no_row_bounds_the_trace(monkeypatch):
+    problem = mixed(np.random.default_rng(0))
+    only_directly(monkeypatch)
+    solution = problem.solve()
+    program, (X, u, y) = problem.program(), solution._raw._point
+    cost = cost_of_round_off(program, X, y)
+    alone = certify(PrimalDualPoint(program, X, u, y))
+    assert cost > 0
+    assert solution.error >= abs(alone.primal - alone.dual) + cost
+    assert solution.error == pytest.approx(alone.error + cost, rel=1e-6)
