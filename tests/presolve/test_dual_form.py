@@ -438,6 +438,7 @@ def test_a_small_program_is_solved_as_it_is_where_its_dual_stalls(monkeypatch):
         inaccurate = replace(answer, y=1.0001 * answer.y, stop=StopReason.STALLED)
         return inaccurate if program.m == 3 else answer
 
+    monkeypatch.setattr("bregopt.routes.ipm.path_route.Path.solve_directly", lambda *_: None)
     monkeypatch.setattr("bregopt.routes.ipm.path_route.follow_path", stalling)
     assert answered(case.problem, "method") == ("optimal", pytest.approx(case.value, rel=1e-5))
     assert asked == [3, 20]

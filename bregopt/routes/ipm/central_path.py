@@ -9,6 +9,7 @@ own keeps ``X Z = w I`` at the weight ``w`` of that term, while ``mu`` vanishes 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
 
 __all__ = ["follow_path", "follow_path_directly"]
+
+logger = logging.getLogger(__name__)
 
 # Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a
 # ray.
@@ -440,7 +443,10 @@ def follow_path_directly(
         at = first_iterate(engine, reduced) if at is None else at
     except (CutShort, InfeasibleRowError):  # a reduction names the row without a solution
         return None
-    return _followed_directly(engine, at, False, presolved, settings, progress)
+    found = _followed_directly(engine, at, False, presolved, settings, progress)
+    for summary in presolved.summaries if found is not None and logger.isEnabledFor(logging.INFO) else ():
+        logger.info("path: after %s", summary)
+    return found
 
 
 def _is_little(program: Program) -> bool:
