@@ -45,6 +45,7 @@ __all__ = [
     "has_rows_of_integers",
     "implied_faces",
     "integer_faces",
+    "null_spaces",
     "on_faces",
     "shortfall",
     "singular_point",
@@ -359,9 +360,9 @@ def _without_null_spaces(program: Program) -> list[Face] | None:
     the interior of the cone.
     """
     plain = tuple(b.nearness is None and b.cap is None and b.face is None for b in program.blocks)
-    known: dict[int, Array] | None = program.A.plans.get((_null_spaces, plain))
+    known: dict[int, Array] | None = program.A.plans.get((null_spaces, plain))
     if known is None:
-        known = program.A.plans[_null_spaces, plain] = _null_spaces(program.A, np.flatnonzero(plain).tolist())
+        known = program.A.plans[null_spaces, plain] = null_spaces(program.A, np.flatnonzero(plain).tolist())
     if not known:
         return None
     faces = [Face.whole(block.n) for block in program.blocks]
@@ -372,7 +373,7 @@ def _without_null_spaces(program: Program) -> list[Face] | None:
     return faces if any(face.codimension for face in faces) else None
 
 
-def _null_spaces(A: LinearMap, blocks: list[int]) -> dict[int, Array]:
+def null_spaces(A: LinearMap, blocks: list[int]) -> dict[int, Array]:
     """Return orthonormal bases of the null spaces that all rows have in common, of the blocks with any.
 
     What vanishes in two random combinations of the rows vanishes in all of them.

@@ -52,6 +52,8 @@ _ALL_ROWS = 4
 _PRODUCT_NOISE = 1e-13
 # Least ratio of successive eigenvalues that may separate those which grow.
 _LEAST_RATIO = 10.0
+# Parts of the range of a direction that may be errors.
+_RANGE_NOISE = 1e-6
 # Singular values of the coefficients that other variables do not have, relative to those of all.
 _CORNER_RANK = 1e-9
 
@@ -313,12 +315,21 @@ class DualFace:
         )
 
     def priced(self, price: float) -> Program:
-        """Return the whole program with a price on ``U'XU``."""
-        blocks = tuple(
-            replace(block, cost=DenseRows((block.C + price * U_b @ U_b.T)[None])) if U_b.size else block
-            for block, U_b in zip(self.whole.blocks, self.U, strict=True)
-        )
-        return replace(self.whole, blocks=blocks)
+        """Return the whole program with a price on ``U'XU``.
+
+        ``U`` has errors of 1e-9. A price on them would hide vectors that no row and no cost sees.
+        """
+        from bregopt.presolve.faces import null_spaces  # as above
+
+        blocks = list(self.whole.blocks)
+        unseen = null_spaces(self.whole.A, [b for b, U_b in enumerate(self.U) if U_b.size])
+        for b, U_b in enumerate(self.U):
+            N = unseen.get(b, np.zeros((len(U_b), 0)))
+            part = N.T @ U_b
+            U_b = U_b - N @ np.where(np.abs(part) <= _RANGE_NOISE, part, 0.0)
+            if U_b.size:
+                blocks[b] = replace(blocks[b], cost=DenseRows((blocks[b].C + price * U_b @ U_b.T)[None]))
+        return replace(self.whole, blocks=tuple(blocks))
 
 
 def _spanning(columns: Array, others: Array) -> Array:

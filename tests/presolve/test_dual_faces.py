@@ -154,6 +154,26 @@ def test_programs_on_faces_are_solved_in_coordinates_of_the_faces(monkeypatch):
     assert orders[-1] == (6, 2)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_price_hides_no_vector_that_rows_and_costs_do_not_see(seed):
+    """An error of 1e-9 in the range of the direction, of which no row tells, would make one definite."""
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    unseen, e, seen = Q[:, :1], Q[:, 1:2], Q[:, 2:]
+    X, Y = bo.PSD(6), bo.PSD(2)
+    S = rng.normal(size=(3, 4, 4))
+    A = [seen @ (M + M.T) @ seen.T + e @ seen[:, :1].T + seen[:, :1] @ e.T for M in S]
+    rows = [bo.inner(M, X) + bo.trace(Y) <= 1 for M in A]
+    program = bo.Problem(bo.Minimize(bo.inner(np.eye(2), Y)), rows).program()
+    assert program.A.orders == (2, 6)
+    U = np.zeros((2, 0)), e + 1e-9 * unseen
+    priced = DualFace(program, U, program, np.arange(program.m)).priced(1e-8)
+    cost = priced.blocks[1].C
+    assert np.abs(cost @ unseen).max() <= 1e-14 * np.abs(cost).max()
+    assert cost == pytest.approx(1e-8 * e @ e.T, abs=1e-20)
+    np.testing.assert_array_equal(priced.blocks[0].C, np.eye(2))
+
+
 def zero_diagonals(seed, n=8, k=6, count=3):
     """Return ``F_0`` and ``F`` of matrix inequalities whose last diagonal entry is zero, and costs."""
     rng = np.random.default_rng(seed)
