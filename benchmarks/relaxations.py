@@ -151,6 +151,16 @@ def matrix_completion(m: Any, n: int = 60) -> Any:
 
 
 @problem
+def large_completion(m: Any, n: int = 300) -> Any:
+    """Fazel, Hindi and Boyd 2001: 12,000 entries of a matrix of 300 x 300 of rank three, by a psd matrix."""
+    rng = np.random.default_rng(6)
+    A, B = rng.normal(size=(n, 3)), rng.normal(size=(n, 3))
+    i, j = np.divmod(np.sort(rng.choice(n * n, 40 * n, replace=False)), n)
+    X = m.PSD(2 * n)
+    return m.Problem(m.Minimize(m.trace(X) / 2), [X[i, n + j] == (A[i] * B[j]).sum(axis=1)])
+
+
+@problem
 def sensor_network(m: Any) -> Any:
     """Biswas and Ye 2004: 60 sensors, four anchors, distances that are off by five percent."""
     n, rng = 60, np.random.default_rng(3)

@@ -1060,6 +1060,13 @@ def path_theta(n: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), [bo.trace(X) == 1, X[i, i + 1] == 0])
 
 
+def real_phases(n: int) -> bo.Problem:
+    """Return phase retrieval of a real signal from five times as many magnitudes."""
+    rng, X = np.random.default_rng(4), bo.PSD(n)
+    a, x = rng.normal(size=(5 * n, n)), rng.normal(size=n)
+    return bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(a, X) == (a @ x) ** 2])
+
+
 def completion(n: int, chords: int) -> bo.Problem:
     """Return the completion of largest determinant of a covariance on a graph."""
     S, edges = logdet_completion.instance(n, chords)
@@ -1548,6 +1555,11 @@ def paths(data: Path | None) -> list[SpecialPath]:
                 "routes.burer_monteiro.route._nearly_zero_rows", lambda R, _: np.zeros(len(R), dtype=bool)
             ),
             *("theta of a path of 5 vertices", solving(path_theta, 5, solver="lowrank")),
+        ),
+        (
+            *("eigenvalues beside many vectors", "certify.eigenvalue_bound:_by_proof"),
+            replaced("certify.eigenvalue_bound.MANY_VECTORS", 1e9),
+            *("phase retrieval, n = 510", solving(real_phases, 510, solver="lowrank", tol=1e-3)),
         ),
         (
             *("a factor of X first", "problems.cuts.theta:_by_factors"),

@@ -13,14 +13,21 @@ from bregopt.certify.certificate import (
 )
 from bregopt.certify.eigenvalue_bound import (
     filtered,
+    highest,
     lowest,
     proven_bound,
-    relative_diagonal,
     smallest_eigenvalue,
 )
 from bregopt.certify.point import Known, PrimalDualPoint, divergence_factor, row_residuals
 from bregopt.certify.proofs import is_farkas, is_ray, with_trace_multipliers
-from bregopt.certify.slacks import TraceBound, trace_bound, trace_bounds, with_trace_row
+from bregopt.certify.slacks import (
+    TraceBound,
+    definite_cost,
+    relative_diagonal,
+    trace_bound,
+    trace_bounds,
+    with_trace_row,
+)
 
 __all__ = [
     "NEAR",
@@ -33,9 +40,11 @@ __all__ = [
     "certify",
     "check_families",
     "cost_of_round_off",
+    "definite_cost",
     "dimacs_errors",
     "divergence_factor",
     "filtered",
+    "highest",
     "is_farkas",
     "is_ray",
     "lowest",

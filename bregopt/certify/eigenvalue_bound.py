@@ -54,7 +54,6 @@ __all__ = [
     "highest",
     "lowest",
     "proven_bound",
-    "relative_diagonal",
     "smallest_eigenvalue",
     "stays_sparse",
 ]
@@ -106,13 +105,13 @@ DENSE_SPEED = 10.0
 # Fraction of the time of a Cholesky factorization that is spent to see that it would fail, and least degree
 # for that.
 SKETCH, LEAST_DEGREE = 0.1, 100
-# Least entry of the relative diagonal, as a fraction of its mean.
-LEAST_SCALE = 1e-2
 # Fraction of the bound asked for that leaves room for the error of a factorization.
 ENOUGH_MARGIN = 0.02
 # Times the size of the sparse part: heavier vectors are left out of the polynomial, whose degree grows with
 # the root of the largest eigenvalue.
 HEAVY_VECTOR = 2.0
+# Vectors, relative to the order, from which on they are part of a full matrix: their squares cost more.
+MANY_VECTORS = 0.25
 # Entry above which the polynomial's vectors are scaled down, far from overflow.
 LARGEST_ENTRY = 1e100
 # Times relative to the eigendecomposition of the same matrix: of two Cholesky factorizations, and of n^3
@@ -326,7 +325,7 @@ class Complement:
     def __init__(self, W: SparsePlusLowRank) -> None:
         square = np.einsum("nq,nq->q", W.U, W.U)
         rows = np.asarray(abs(W.S).sum(axis=1)).ravel()
-        heavy = W.w * square > HEAVY_VECTOR * float(rows.max())
+        heavy = (W.w * square > HEAVY_VECTOR * float(rows.max())) & (len(W.w) <= MANY_VECTORS * W.n)
         self.light = replace(W, U=W.U[:, ~heavy], w=W.w[~heavy])
         self.norm = float(rows.max()) + float(np.abs(self.light.w) @ square[~heavy])
         self.Q = np.linalg.qr(W.U[:, heavy])[0]
@@ -426,13 +425,6 @@ def smallest_eigenvalue(W: SparsePlusLowRank, D: Array | None = None, enough: fl
     return max([found, *(cached.bound for cached in known)]) - error
 
 
-def relative_diagonal(W: SparsePlusLowRank) -> Array:
-    """Return the diagonal of the sparse part, or a fraction of its mean where it is smaller."""
-    D: Array = W.S.diagonal()
-    mean = float(np.abs(D).mean())
-    return np.maximum(D, LEAST_SCALE * mean) if mean > 0 else np.ones(W.n)
-
-
 def _computed(W: SparsePlusLowRank, key: bytes, enough: float) -> float:
     """Return the bound, and cache it; after the time limit, a weaker bound."""
     global _cached_bounds
@@ -454,6 +446,11 @@ def _by_proof(W: SparsePlusLowRank, enough: float) -> float:
             return bound
     if W.n > LARGEST_DENSE or not affords(W.n, DENSE_PROOF_TIME):
         return filtered(W, enough).bound
+    # Pays on: phase retrieval, n = 510.
+    if len(W.w) > MANY_VECTORS * W.n:
+        size = float(abs(W.S).sum(axis=1).max()) + float(np.abs(W.w) @ np.einsum("nq,nq->q", W.U, W.U))
+        error, estimate = ROUND_OFF * (W.n + len(W.w)) * size, min(float(lowest(W, 1)[0][0]), 0.0)
+        return -proven_bound(-W.dense(), -estimate, FIRST_DENSE_STEP * abs(estimate), PROOF_STEPS) - error
     complement = Complement(W)
     # The degree at which the polynomial takes as long as a Cholesky factorization.
     degrees = W.n**3 / (3 * DENSE_SPEED * VECTORS * (W.S.nnz + W.n * (1 + len(W.w))))

@@ -24,6 +24,7 @@ from bregopt.certify.slacks import (
     TraceBound,
     capped_term,
     diagonal_bounds,
+    feasible_fraction,
     least_eigenvalues,
     least_relative_eigenvalue,
     least_seen,
@@ -336,7 +337,7 @@ class PrimalDualPoint:
         """A lower bound on the eigenvalues of ``C - A*(y)``, zero for a block with a divergence or a cap.
 
         Zero may also stand for a positive bound, where that has no use. For a large LowRank the eigenvalues
-        are relative to a diagonal whose inner product with ``X`` is at most the bound on the trace.
+        are relative to a diagonal (:func:`bregopt.certify.slacks.least_relative_eigenvalue`).
         """
         program = self.program
         if len(program.curved) == len(program.blocks):
@@ -346,7 +347,7 @@ class PrimalDualPoint:
         dense: dict[int, Array] = {}
         for b, W in enumerate(self.slacks):
             if isinstance(W, SparsePlusLowRank):
-                smallest[b] = least_relative_eigenvalue(W, traces[b], diagonal_bounds(program)[b], self._loss)
+                smallest[b] = least_relative_eigenvalue(program, b, W, self.row_terms, self._loss)
             elif W is not None:
                 dense[b] = W
         found = least_eigenvalues(list(dense.values()), [self._sharp and _is_exact(traces[b]) for b in dense])
@@ -363,6 +364,8 @@ class PrimalDualPoint:
             trace = traces[b]
             if trace is not None:
                 terms.append(trace.least(smallest))
+            elif smallest < 0 and (share := feasible_fraction(self.program, self.slacks[b], smallest)):
+                terms.append((share - 1) * self.row_terms)
             elif smallest < 0:
                 least = min(least, smallest)
                 cost -= smallest * float(self.traces[b])

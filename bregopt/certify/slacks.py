@@ -1,7 +1,8 @@
 """The terms of blocks in a bound: slacks ``C - A*(y)``, their smallest eigenvalues, and bounds on traces.
 
 The product of an eigenvalue and a trace bounds ``<C - A*(y), X>`` from below. So with a bound on the trace,
-which the rows imply, any multipliers give a rigorous bound on the optimum. Over a cap on the
+which the rows imply, any multipliers give a rigorous bound on the optimum. With a positive definite cost a
+fraction of the multipliers does (:func:`definite_cost`). Over a cap on the
 eigenvalues every linear function has a minimum. A divergence that is not built in states the minimum of its
 own term; values at some matrices check it.
 """
@@ -9,19 +10,18 @@ own term; values at some matrices check it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import TINY, Array, IntArray, scattered
-from bregopt.certify.eigenvalue_bound import LARGEST_FORMED, ROUND_OFF, relative_diagonal, smallest_eigenvalue
+from bregopt.certify.eigenvalue_bound import LARGEST_FORMED, ROUND_OFF, smallest_eigenvalue
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
 from bregopt.linalg import eigenvalues_of
 from bregopt.program.bounds import Bounds, Face
 from bregopt.program.linear_map import (
     LinearMap,
-    SparseLowRankProgram,
     SparsePlusLowRank,
     Term,
     sparse_plus_low_rank,
@@ -34,12 +34,15 @@ from bregopt.records import dataclass, kept, replace
 __all__ = [
     "TraceBound",
     "capped_term",
+    "definite_cost",
     "diagonal_bounds",
+    "feasible_fraction",
     "inherit_trace_bounds",
     "least_eigenvalue",
     "least_eigenvalues",
     "least_relative_eigenvalue",
     "least_seen",
+    "relative_diagonal",
     "slack",
     "trace_bound",
     "trace_bounds",
@@ -48,6 +51,8 @@ __all__ = [
 
 # Relative round-off of a sum of bounds on the diagonal.
 _SUM_NOISE = 1e-9
+# Least entry of the relative diagonal, as a fraction of its mean.
+_LEAST_SCALE = 1e-2
 # Steps of the projected gradient method that checks a divergence's bound on the minimum.
 _DESCENT_STEPS = 30
 
@@ -170,6 +175,52 @@ def with_trace_row(program: Program, block: int, value: float) -> Program:
     )
 
 
+class DefiniteCost(NamedTuple):
+    """A cost ``C`` for which ``C - least D`` is psd, ``D`` being its diagonal.
+
+    Parameters
+    ----------
+    least : float
+        Positive.
+    diagonal : array of shape (n,)
+        Positive.
+    """
+
+    least: float
+    diagonal: Array
+
+
+@kept
+def definite_cost(program: Program) -> DefiniteCost | None:
+    """Return the cost of a program in one matrix with hard rows, None unless it is diagonally dominant.
+
+    Without a bound on the trace, a fraction of the multipliers is then feasible. Let ``C - c D`` and
+    ``C - A*(y) + e D`` be psd. So is ``(c + e) C - c A*(y)``, which is
+    ``e (C - c D) + c (C - A*(y) + e D)``: the fraction is ``c / (c + e)``.
+    """
+    alone = len(program.blocks) == 1 and program.k == 0 and not program.curved and program.bounds.all_hard
+    sparse = sparse_plus_low_rank(program)[0] if alone else None
+    diagonal = np.zeros(1) if sparse is None else sparse.cost.S.diagonal()
+    if sparse is None or not (diagonal > 0).all():
+        return None
+    least = sparse.cost.scaled(1 / np.sqrt(diagonal)).ends()[0] - ROUND_OFF  # the lower end of the discs
+    return DefiniteCost(least, diagonal) if least > 0 else None
+
+
+def feasible_fraction(program: Program, W: Array | SparsePlusLowRank | None, smallest: float) -> float | None:
+    """Return the feasible fraction of the multipliers of a slack ``W``, None where the cost gives none.
+
+    `smallest` is a negative lower bound on its eigenvalues, as :func:`least_relative_eigenvalue` gives it.
+    """
+    cost = definite_cost(program)
+    if cost is None or W is None or W.shape[0] != len(cost.diagonal):  # on a face
+        return None
+    if isinstance(W, np.ndarray):
+        root = np.sqrt(cost.diagonal)
+        smallest = least_eigenvalue(W / np.outer(root, root))
+    return cost.least / (cost.least - smallest)
+
+
 @kept
 def diagonal_bounds(program: Program) -> tuple[Array, ...]:
     """Return :func:`_diagonal_bound` of every block; computed once for each program."""
@@ -193,16 +244,11 @@ def slack(
     """Return ``C - A*(y)`` of a linear block; sparse plus low rank where ``X`` is large and a LowRank."""
     block = program.blocks[b]
     if isinstance(X, LowRank) and block.n > LARGEST_FORMED and faces is None:
-        own = _sparse_low_rank_programs(program)[b]
+        own = sparse_plus_low_rank(program)[b]
         if own is not None:
             return own.cost - own.rows.adjoint(y)
     W = block.C - program.A.adjoint(y, b)
     return W if faces is None else faces[b].compress(W)
-
-
-@kept
-def _sparse_low_rank_programs(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
-    return tuple(sparse_plus_low_rank(program, b) for b in range(len(program.blocks)))
 
 
 def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> float:
@@ -252,24 +298,38 @@ def _all_definite(stack: Array) -> bool:
     return True
 
 
+def relative_diagonal(W: SparsePlusLowRank) -> Array:
+    """Return the diagonal of the sparse part, or a fraction of its mean where it is smaller."""
+    D: Array = W.S.diagonal()
+    mean = float(np.abs(D).mean())
+    return np.maximum(D, _LEAST_SCALE * mean) if mean > 0 else np.ones(W.n)
+
+
 def least_relative_eigenvalue(
-    W: SparsePlusLowRank, trace: TraceBound | None, diagonal: Array, loss: float
+    program: Program, b: int, W: SparsePlusLowRank, row_terms: float, loss: float
 ) -> float:
     """Return a lower bound ``t`` on the smallest eigenvalue relative to a diagonal ``D``: ``W - t D`` is psd.
 
-    If the trace bound is the sum of bounds on the diagonal of ``X``, ``D`` is near the diagonal of ``W``, and
-    so large that ``<D, X>`` is at most the bound on the trace. Otherwise it is the identity.
+    If the bound on the trace is the sum of bounds on the diagonal of ``X``, ``D`` is near the diagonal of
+    ``W``, and so large that ``<D, X>`` is at most the bound on the trace. Without a bound on the trace it is
+    the diagonal of a definite cost. Otherwise it is the identity.
 
     Parameters
     ----------
+    program : Program
+    b : int
+        The block.
     W : SparsePlusLowRank
-    trace : TraceBound, optional
-        The bound on ``tr X``.
-    diagonal : array of shape (n,)
-        The bounds on ``diag(X)``.
+        Its slack.
+    row_terms : float
+        The rows' terms of the bound.
     loss : float
         The loss in the value of the bound that matters; it is proven no sharper. Zero proves the sharpest.
     """
+    trace, diagonal = trace_bounds(program)[b], diagonal_bounds(program)[b]
+    if trace is None and (cost := definite_cost(program)):
+        enough = -loss * cost.least / max(abs(row_terms), TINY) if loss > 0 else None
+        return smallest_eigenvalue(W, cost.diagonal, enough)
     if trace is None or trace.value <= 0:
         return smallest_eigenvalue(W)
     enough = -loss / trace.value if loss > 0 else None

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bregopt.arrays import Array, IntArray, Mask, covers, span
 from bregopt.program.rows import Coordinates, DenseRows, Products, Rows, Sum
 from bregopt.program.rows.base import Matrix
-from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
+from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
 
 if TYPE_CHECKING:
     from bregopt.program.program import Program
@@ -149,9 +149,9 @@ class LinearMap(PickledWithoutCache):
         place[rows] = np.arange(len(rows))
         terms = []
         for term in self.terms:
-            kept = np.flatnonzero(place[term.at] >= 0)
-            if len(kept):
-                terms.append(Term(term.block, place[term.at[kept]], term.rows.slice(kept)))
+            own = np.flatnonzero(place[term.at] >= 0)
+            if len(own):
+                terms.append(Term(term.block, place[term.at[own]], term.rows.slice(own)))
         return LinearMap(len(rows), self.orders, tuple(terms))
 
     def of_block(self, block: int) -> LinearMap:
@@ -227,9 +227,9 @@ class LinearMap(PickledWithoutCache):
             t = rows.coordinates()
             spoiled = np.zeros(rows.m, dtype=bool)
             spoiled[t.row[t.i != t.j]] = True
-            kept = ~spoiled[t.row]
-            places.append(at[t.row[kept]] * n + t.i[kept])
-            weights.append(t.value[kept])
+            own = ~spoiled[t.row]
+            places.append(at[t.row[own]] * n + t.i[own])
+            weights.append(t.value[own])
         place, weight = np.concatenate(places), np.concatenate(weights)
         if not (place[1:] > place[:-1]).all():
             place, inverse = np.unique(place, return_inverse=True)
@@ -299,14 +299,14 @@ class SparsePlusLowRank:
     def __matmul__(self, V: Array) -> Array:
         product: Array = self.S @ V
         if len(self.w):
-            product += (self.U * self.w) @ (self.U.T @ V)
+            product += self.U @ (self.w * (self.U.T @ V).T).T
         return product
 
     def __sub__(self, other: SparsePlusLowRank) -> SparsePlusLowRank:
-        U, w = np.hstack([self.U, other.U]), np.concatenate([self.w, -other.w])
-        acting = w != 0
         S = sp.csr_array(self.S - other.S) if other.S.nnz else self.S
-        return SparsePlusLowRank(S, U[:, acting], w[acting])
+        if not len(self.w):
+            return SparsePlusLowRank(S, other.U, -other.w)
+        return SparsePlusLowRank(S, np.hstack([self.U, other.U]), np.concatenate([self.w, -other.w]))
 
     def diagonal(self) -> Array:
         """Return the diagonal, shape ``(n,)``."""
@@ -323,6 +323,11 @@ class SparsePlusLowRank:
         S = self.S.tocoo()
         terms = sp.csr_array((S.data * d[S.row] * d[S.col], (S.row, S.col)), S.shape)
         return SparsePlusLowRank(terms, self.U * d[:, None], self.w)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape."""
+        return self.n, self.n
 
     def norm(self) -> float:
         """Return the Frobenius norm."""
@@ -374,7 +379,8 @@ class SparseLowRankRows:
                 entry[own] += np.einsum("kr,kr->k", V[i], R[j])
                 entry[own] /= 2
         activity = np.bincount(t.row, t.value * entry, self.m).astype(float)
-        form = self.weight * np.einsum("kr,kr->k", self.Z @ R, self.Z @ V)
+        ZV = self.Z @ V
+        form = self.weight * np.einsum("kr,kr->k", ZV if V is R else self.Z @ R, ZV)
         return activity + np.bincount(self.at, form, self.m)
 
     def adjoint(self, y: Array) -> SparsePlusLowRank:
@@ -384,6 +390,8 @@ class SparseLowRankRows:
         data = np.bincount(place, np.concatenate([half, half]), pattern.nnz)
         S = sp.csr_array((data, pattern.indices, pattern.indptr), pattern.shape)
         w = self.weight * y[self.at]
+        if w.all():
+            return SparsePlusLowRank(S, self.Z.T, w)
         return SparsePlusLowRank(S, self.Z[w != 0].T, w[w != 0])
 
     @cached_property
@@ -407,12 +415,17 @@ class SparseLowRankRows:
         P = sp.csr_array((np.tile(t.value / 2, 2), (place.ravel(), j)), (len(pairs), self.n))
         return P, pairs % m, np.searchsorted(pairs, m * np.arange(self.n + 1, dtype=np.int64))
 
+    def scaled(self, d: Array) -> SparseLowRankRows:
+        """Return the rows ``<diag(d) A_k diag(d), X>``."""
+        t = self.terms
+        return replace(self, terms=replace(t, value=t.value * d[t.i] * d[t.j]), Z=self.Z * d)
+
     def slice(self, rows: IntArray) -> SparseLowRankRows:
         """Return the given rows, each at most once."""
         place = np.full(self.m, -1)
         place[rows] = np.arange(len(rows))
-        t, kept, full = self.terms, place[self.terms.row] >= 0, place[self.at] >= 0
-        terms = Coordinates(place[t.row[kept]], t.i[kept], t.j[kept], t.value[kept])
+        t, own, full = self.terms, place[self.terms.row] >= 0, place[self.at] >= 0
+        terms = Coordinates(place[t.row[own]], t.i[own], t.j[own], t.value[own])
         return SparseLowRankRows(
             len(rows), self.n, terms, self.Z[full], place[self.at[full]], self.weight[full]
         )
@@ -430,16 +443,17 @@ class SparseLowRankProgram:
         return self.cost - self.rows.adjoint(y)
 
 
-def sparse_plus_low_rank(program: Program, b: int = 0) -> SparseLowRankProgram | None:
-    """Return the cost and the rows of one block by their terms, None where there are too many."""
-    block = program.blocks[b]
-    own = list(program.A.terms_of(b))
-    cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
-    if sum(stored_terms(term.rows) for term in [*own, *cost]) > _MOST_TERMS:
-        return None
-    return SparseLowRankProgram(
-        _listed(1, block.n, cost).adjoint(np.ones(1)), _listed(program.m, block.n, own)
-    )
+@kept
+def sparse_plus_low_rank(program: Program) -> tuple[SparseLowRankProgram | None, ...]:
+    """Return cost and rows of each block by their terms, None where there are too many."""
+    found: list[SparseLowRankProgram | None] = []
+    for b, block in enumerate(program.blocks):
+        own, m, n = list(program.A.terms_of(b)), program.m, block.n
+        cost = [] if block.cost is None else [Term(0, np.zeros(1, dtype=np.intp), block.cost)]
+        few = sum(stored_terms(term.rows) for term in [*own, *cost]) <= _MOST_TERMS
+        C = _listed(1, n, cost).adjoint(np.ones(1)) if few else None
+        found.append(None if C is None else SparseLowRankProgram(C, _listed(m, n, own)))
+    return tuple(found)
 
 
 def stored_terms(rows: Rows) -> int:
@@ -493,9 +507,10 @@ def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
             weight.append(squares.weight)
         else:
             t = rows.coordinates()
-            listed = np.ones(len(t.row), dtype=bool)
-            for k in np.flatnonzero(np.bincount(t.row, minlength=rows.m) > _FULL * n**2 / 2):
-                own = t.row == k
+            listed, counts = np.ones(len(t.row), dtype=bool), np.bincount(t.row, minlength=rows.m)
+            order, ends = np.argsort(t.row, kind="stable"), np.cumsum(counts)
+            for k in np.flatnonzero(counts > _FULL * n**2 / 2):
+                own = order[ends[k] - counts[k] : ends[k]]
                 square = _as_square(n, t.i[own], t.j[own], t.value[own])
                 if square is not None:
                     listed[own] = False

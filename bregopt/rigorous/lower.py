@@ -26,7 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, shortage
-from bregopt.certify.eigenvalue_bound import by_inertia, lowest, relative_diagonal, stays_sparse
+from bregopt.certify.eigenvalue_bound import by_inertia, lowest, stays_sparse
+from bregopt.certify.slacks import relative_diagonal
 from bregopt.program import Penalty, SparsePlusLowRank
 from bregopt.records import replace
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated

@@ -21,7 +21,7 @@ from numpy.linalg import LinAlgError
 
 from bregopt import clock
 from bregopt.arrays import is_one_of
-from bregopt.certify import Status, objective_size, trace_bounds
+from bregopt.certify import Status, definite_cost, objective_size, trace_bounds
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE
 from bregopt.clock import threads_for
 from bregopt.errors import InfeasibleRowError, UnsupportedProblemError
@@ -323,6 +323,8 @@ def _in_order(program: Program, options: Mapping[str, Any]) -> list[str]:
     large = order > _LARGE_ORDER
     hard = large or newton_flops(program) > _HARD_WORK
     coarse = options.get("tol", Settings.tol) >= _COARSE
+    if large and (coarse or order > _LARGEST_DECOMPOSED) and definite_cost(program) and not _narrow(program):
+        return _earlier("lowrank", route_names())
     if _many_rows(program) and not _narrow(program):
         if order <= _LARGEST_DECOMPOSED:
             return _earlier("lagrangian", route_names())

@@ -377,7 +377,7 @@ class TestBound:
         rng = np.random.default_rng(0)
         problem = balanced(random_graph(30, 80, 0))
         program, y, R = problem.program(), rng.normal(size=31), rng.normal(size=(30, 3))
-        thin = sparse_plus_low_rank(program)
+        thin = sparse_plus_low_rank(program)[0]
         W, dense = thin.slack(y), program.blocks[0].C - program.A.adjoint(y)
         np.testing.assert_allclose(W.dense(), dense, atol=1e-12)
         np.testing.assert_allclose(W @ R, dense @ R, atol=1e-12)
@@ -406,7 +406,7 @@ class TestBound:
 class TestSurface:
     def test_projection_and_retraction(self):
         program = balanced(random_graph(40, 90, 7)).program()
-        surface = read_surface(program, sparse_plus_low_rank(program), bo.tuning("lowrank"))
+        surface = read_surface(program, sparse_plus_low_rank(program)[0], bo.tuning("lowrank"))
         rng = np.random.default_rng(0)
         R = surface.retract(rng.normal(size=(40, 5)))
         np.testing.assert_allclose((R**2).sum(axis=1), 1)
@@ -420,7 +420,7 @@ class TestSurface:
 
     def test_derivatives(self):
         program = balanced(random_graph(25, 60, 8), 30.0).program()
-        thin = sparse_plus_low_rank(program)
+        thin = sparse_plus_low_rank(program)[0]
         L = lagrangian(program, thin, read_surface(program, thin, bo.tuning("lowrank")), None)
         rng = np.random.default_rng(1)
         at = L.retract(rng.normal(size=(25, 4)))
@@ -439,7 +439,7 @@ def theta_lagrangian(graph, columns, seed, level=None):
     X = bo.PSD(n, name="X")
     rows = [bo.trace(X) == 1, X[i, j] == 0] if level is None else [bo.trace(X) == 1, X[i, j] <= level]
     program = bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), rows).program()
-    thin = sparse_plus_low_rank(program)
+    thin = sparse_plus_low_rank(program)[0]
     rng = np.random.default_rng(seed)
     y = rng.normal(size=program.m) * n
     L = lagrangian(program, thin, read_surface(program, thin, bo.tuning("lowrank")), y)
@@ -532,7 +532,7 @@ class TestRunning:
     def test_refusals(self):
         X = bo.PSD(3)
         for rows, reason in (
-            ([bo.diag(X) <= 1], "fix diag"),
+            ([X[0, 0] <= 1], "bound diag"),
             ([bo.trace(X) == 1, bo.soft(X[0, 1] >= 2, gamma=1.0)], "hinge"),
         ):
             with pytest.raises(bo.UnsupportedProblemError, match=reason):
@@ -640,3 +640,109 @@ def test_penalties_that_move_nothing_end():
     problem = bo.Problem(bo.Minimize(X[0, 1]), [bo.diag(X) == 1, X[0, 1] >= -0.5])
     tuning = replace(bo.tuning("lowrank"), first_penalty=2.9, penalty_growth=1.3)
     assert problem.solve(solver="lowrank", tuning=tuning).dual_value <= -0.5 + 1e-6
+
+
+class TestGeneralRows:
+    """No sphere: the trace is bounded by rows, or by a definite cost."""
+
+    @staticmethod
+    def completion(n, rank, count, seed, units=1.0):
+        """Return the least nuclear norm of an n x n matrix with given entries, and that of the matrix."""
+        rng = np.random.default_rng(seed)
+        A, B = rng.normal(size=(n, rank)), rng.normal(size=(n, rank))
+        i, j = np.divmod(np.sort(rng.choice(n * n, count, replace=False)), n)
+        X = bo.PSD(2 * n, name="X")
+        values = units * np.einsum("kr,kr->k", A[i], B[j])
+        norm = np.linalg.svd(np.linalg.qr(A)[1] @ np.linalg.qr(B)[1].T, compute_uv=False).sum()
+        return bo.Problem(bo.Minimize(bo.trace(X) / 2), [X[i, n + j] == values]), units * norm
+
+    @staticmethod
+    def columns(sol):
+        """Return how many columns of the factor are no round-off of the tolerance."""
+        lengths = np.linalg.svd(sol.X.factor, compute_uv=False)
+        return int((lengths > 0.05 * lengths[0]).sum())
+
+    @pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
+    def test_completion_finds_the_matrix(self, units):
+        problem, norm = self.completion(40, 2, 900, 0, units)
+        sol = problem.solve(solver="lowrank", tol=1e-6)
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(norm, rel=2e-6)
+        assert sol.dual_value <= norm * (1 + 1e-9)
+        assert self.columns(sol) == 2
+
+    @pytest.mark.parametrize("n", first(1, [600, 2_500]))
+    def test_a_large_completion_goes_here(self, n):
+        problem, norm = self.completion(n, 3, 40 * n, 1)
+        sol = problem.solve(tol=1e-4)
+        assert (sol.status, sol.solver, self.columns(sol)) == ("optimal", "lowrank", 3)
+        assert sol.dual_value <= norm * (1 + 1e-9)
+        assert sol.value == pytest.approx(norm, rel=2e-4)
+
+    def test_too_few_entries_for_the_matrix(self):
+        agree(self.completion(30, 2, 200, 2)[0], tol=1e-6)
+
+    @pytest.mark.parametrize("seed", first(2, range(6)))
+    def test_bounds_on_trace_and_diagonal(self, seed):
+        rng = np.random.default_rng(seed)
+        C, X = rng.normal(size=(15, 15)), bo.PSD(15, name="X")
+        bound = bo.diag(X) <= rng.uniform(1, 3, 15) if seed % 2 else bo.trace(X) <= 5
+        agree(bo.Problem(bo.Maximize(bo.inner(C + C.T, X)), [bound, X[0, 1] >= 0.3]), tol=1e-6)
+
+    @pytest.mark.parametrize("units", first(1, [1.0, 1e-6, 1e6]))
+    def test_a_cost_of_condition_1e4(self, units):
+        rng = np.random.default_rng(3)
+        W, X = rng.normal(size=(20, 2)), bo.PSD(20, name="X")
+        i, j = np.triu_indices(20, 1)
+        k = rng.choice(len(i), 60, replace=False)
+        rows = [X[i[k], j[k]] == units * (W @ W.T)[i[k], j[k]]]
+        agree(bo.Problem(bo.Minimize(bo.inner(np.diag(np.logspace(-2, 2, 20)), X)), rows), tol=1e-6)
+
+    def test_off_diagonal_cost_redundant_rows_and_planes(self):
+        X = bo.PSD(12, name="X")
+        C = sp.diags_array([np.full(12, 2.5), -np.ones(11), -np.ones(11)], offsets=[0, 1, -1])
+        apart = np.eye(12)[3] - np.eye(12)[4]
+        rows = [X[0, 1] == 2, 2 * X[0, 1] == 4, bo.quad_form(apart, X) <= 0, X[3, 6] >= 1]
+        agree(bo.Problem(bo.Minimize(bo.inner(C, X) + 5), rows), tol=1e-6)
+
+    def test_phase_retrieval(self):
+        rng = np.random.default_rng(4)
+        a, x, X = rng.normal(size=(150, 30)), rng.normal(size=30), bo.PSD(30, name="X")
+        problem = bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(a, X) == (a @ x) ** 2])
+        sol = problem.solve(solver="lowrank", tol=1e-6)
+        assert sol.status == "optimal"
+        assert np.asarray(sol.X) == pytest.approx(np.outer(x, x), abs=1e-4)
+
+    def test_rows_that_hold_at_zero(self):
+        X = bo.PSD(8, name="X")
+        sol = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 0, X[2, 3] <= 1]).solve(solver="lowrank")
+        assert sol.status == "optimal"
+        assert sol.value == pytest.approx(0, abs=1e-9)
+
+    @pytest.mark.parametrize("n", [30, 510])
+    @given(st.integers(0, 2**32 - 1))
+    @examples(10)
+    def test_no_multipliers_prove_more_than_the_optimum(self, n, seed):
+        """The dual is min <C, X> over X_ij = b: its feasible multipliers are scaled by eigenvalues."""
+        rng = np.random.default_rng(seed)
+        d, b = rng.uniform(0.1, 10, n), rng.normal(size=n // 2)
+        i = np.arange(0, n - n % 2, 2)
+        X = bo.PSD(n, name="X")
+        program = bo.Problem(bo.Minimize(bo.inner(sp.diags_array(d), X)), [X[i, i + 1] == b]).program()
+        optimum = 2 * float(np.sqrt(d[i] * d[i + 1]) @ np.abs(b))  # of blocks [[s, b], [b, t]], s t = b^2
+        best = 2 * np.sqrt(d[i] * d[i + 1]) * np.sign(b)
+        R = bo.LowRank(np.ones((n, 1)))
+        for size in (0.5, 1.0, 1.7):
+            bound = PrimalDualPoint(program, (R,), np.zeros(0), size * best).bound
+            assert bound.residual == 0
+            assert bound.value == pytest.approx(min(size, 1.0) * optimum, rel=1e-6)
+            y = size * best * rng.uniform(-1, 3, len(best))
+            assert PrimalDualPoint(program, (R,), np.zeros(0), y).bound.value <= optimum * (1 + 1e-9)
+
+    def test_an_eigenvalue_beside_many_vectors(self):
+        rng = np.random.default_rng(5)
+        U, w = rng.normal(size=(520, 900)), rng.normal(size=900)
+        W = SparsePlusLowRank(sp.csr_array(sp.diags_array(rng.uniform(1, 2, 520))), U, w)
+        least = np.linalg.eigvalsh(W.dense())[0]
+        assert smallest_eigenvalue(W) <= least
+        assert smallest_eigenvalue(W) == pytest.approx(least, rel=1e-7)

@@ -1,7 +1,8 @@
 """The augmented Lagrangian of the rows that the surface does not satisfy by itself.
 
-On the surface the rows of ``R``, or all of it, are on spheres, and ``R`` is orthogonal to a few vectors: a
-row ``<z z', X> <= 0``, such as ``e'Xe == 0``, has no interior point. It means ``z'R = 0``, which is linear.
+On the surface the rows of ``R``, or all of it, are on spheres, or ``R`` is any matrix, and it is orthogonal
+to a few vectors: a row ``<z z', X> <= 0``, such as ``e'Xe == 0``, has no interior point. It means
+``z'R = 0``, which is linear.
 
 As a function of ``R``, with the activity ``a = A(R R')``, the Lagrangian is
 
@@ -16,7 +17,7 @@ from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, minres
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
-from bregopt.certify import TraceBound, lowest, trace_bound
+from bregopt.certify import TraceBound, definite_cost, highest, lowest, trace_bound
 from bregopt.clock import CutShort
 from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, SparsePlusLowRank
 from bregopt.records import cached_property, dataclass, replace
@@ -111,7 +112,10 @@ class Point:
     Parameters
     ----------
     R : array of shape (n, k)
+    cost : float
+        ``<C, R R'>``.
     value : float
+        The Lagrangian.
     y : array of shape (m,)
         The updated multipliers of the rows.
     slack : SparsePlusLowRank
@@ -126,6 +130,7 @@ class Point:
     """
 
     R: Array
+    cost: float
     value: float
     y: Array
     slack: SparsePlusLowRank
@@ -196,9 +201,10 @@ class Lagrangian:
         tangent = Tangent(self.surface, R)
         spheres, planes, gradient = tangent.split(G)
         # <C, R R'> is <G, R> plus the rows' terms y'a.
-        value = float(np.vdot(G, R)) + float(y @ a) + float(self.rho @ residual**2) / 2
+        cost = float(np.vdot(G, R)) + float(y @ a)
+        value = cost + float(self.rho @ residual**2) / 2
         penalties = np.where(residual != 0, self.rho, 0.0)
-        return Point(R, value, y, slack, spheres, planes, gradient, penalties, tangent)
+        return Point(R, cost, value, y, slack, spheres, planes, gradient, penalties, tangent)
 
     def hessian_product(self, at: Point, V: Array) -> Array:
         """Return half of the Riemannian Hessian at a point times a tangent matrix."""
@@ -216,15 +222,15 @@ class Lagrangian:
         """Return the distance of each row from its bounds, or from its active bound."""
         return np.abs(at.y - self.y) / self.rho
 
-    def updated(self, at: Point, before: Array, tol: float) -> Lagrangian:
+    def updated(self, at: Point, before: Array, enough: bool, tol: float) -> Lagrangian:
         """Return the Lagrangian with the multipliers of a minimizer.
 
-        The penalty of a row grows if its residual decreased too little from `before` and costs more than
-        `tol`.
+        The penalty of a row grows if its residual decreased too little from `before`, unless the residuals
+        are small enough, and cost at most `tol` together.
         """
         residuals, tuning = self.residuals(at), self.surface.tuning
-        costly = np.maximum(np.abs(at.y), np.abs(self.y)) * residuals > tol
-        slow = costly & (residuals > _PENALTY_RESIDUAL * before)
+        cost = float(np.maximum(np.abs(at.y), np.abs(self.y)) @ residuals)
+        slow = (residuals > _PENALTY_RESIDUAL * before) & (cost > tol or not enough)
         return replace(self, y=at.y, rho=np.where(slow, tuning.penalty_growth * self.rho, self.rho))
 
     def sharpened(self, at: Point) -> Point:
@@ -324,20 +330,22 @@ def lagrangian(
     others = np.ones(program.m, dtype=bool)
     others[surface.rows] = others[surface.planes] = False
     at = np.flatnonzero(others)
-    rows, bounds = sparse.rows.slice(at), program.bounds.slice(at)
-    vectors = np.abs(sparse.cost.w) @ np.einsum("nq,nq->q", sparse.cost.U, sparse.cost.U)
-    level = (float(abs(sparse.cost.S).sum()) / sparse.cost.n + float(vectors)) or 1.0
+    rows, cost, bounds = sparse.rows.slice(at), sparse.cost, program.bounds.slice(at)
+    if not (surface.units == 1).all():
+        rows, cost = rows.scaled(surface.units), cost.scaled(surface.units)
+    vectors = np.abs(cost.w) @ np.einsum("nq,nq->q", cost.U, cost.U)
+    level = (float(abs(cost.S).sum()) / cost.n + float(vectors)) or 1.0
     size, curvature = _sizes_and_curvatures(rows, surface, bounds.lo, bounds.hi)
     if y is None:
         # Squares whose bounds are far smaller than their random value start as if they were fixed to zero.
         sign = np.zeros(rows.m)
         sign[rows.at] = np.sign(rows.weight)
-        small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / sparse.cost.n
+        small = np.where(sign > 0, bounds.hi, -bounds.lo) < size * surface.trace / cost.n
         first = bounds.clip(np.where(small, -sign * level / size, 0.0))
     else:
         first = y[at]
     penalties = surface.tuning.first_penalty * level / curvature
-    return Lagrangian(sparse.cost, surface, rows, at, bounds.lo, bounds.hi, first, penalties)
+    return Lagrangian(cost, surface, rows, at, bounds.lo, bounds.hi, first, penalties)
 
 
 def _sizes_and_curvatures(
@@ -352,17 +360,23 @@ def _sizes_and_curvatures(
     curvature = 4 * size**2 * float(share)
     ends = (np.where(np.isfinite(end), np.abs(end), 0.0) for end in (lo, hi))
     bound = np.maximum(*ends)[rows.at]
+    # Of many rows those with far smaller bounds have no larger penalty.
+    bound = np.where(bound > 0, np.maximum(bound, bound.mean() if len(bound) else 0.0), 0.0)
     curvature[rows.at] = np.where(bound > 0, 4 * size[rows.at] * bound, curvature[rows.at])
     return size, curvature
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """The matrices ``R`` with rows of given lengths, or of one total length, and with ``Q'R = 0``.
+    """The matrices ``R`` with rows of given lengths, of one total length, or of any, and with ``Q'R = 0``.
 
     Parameters
     ----------
-    square : array of shape (n,) or (1,)
+    units : array of shape (n,)
+        Of the rows: ``X = diag(units) R R' diag(units)``. They scale the diagonal of a definite cost to one.
+    trace : float
+        The trace of ``R R'``, or about that of a solution where no length is given.
+    square : array of shape (n,), (1,) or (0,)
         Squared lengths of the rows, or of the whole matrix.
     rows : int array of the same shape
         The rows of the program that fix them.
@@ -377,6 +391,8 @@ class Surface:
     tuning : BurerMonteiroTuning
     """
 
+    units: Array
+    trace: float
     square: Array
     rows: IntArray
     weight: Array
@@ -385,13 +401,10 @@ class Surface:
     unit_multipliers: Array
     tuning: BurerMonteiroTuning
 
-    @property
-    def trace(self) -> float:
-        """The trace of ``R R'``."""
-        return float(self.square.sum())
-
     def sphere_coefficients(self, V: Array, R: Array) -> Array:
         """Return the column ``s`` for which ``V - s R`` is tangent to the spheres, or a single number."""
+        if not len(self.square):
+            return np.zeros((1, 1))
         dots: Array = np.einsum("nk,nk->n", V, R)
         if len(self.square) == 1:
             dots = dots.sum(keepdims=True)
@@ -420,6 +433,8 @@ class Surface:
 
     def _on_spheres(self, R: Array) -> Array:
         """Return the nearest point of the spheres; a zero row becomes one with a single entry."""
+        if not len(self.square):
+            return R
         if len(self.square) == 1:
             whole = R if R.any() else np.ones_like(R)
             return whole * np.sqrt(self.square / np.vdot(whole, whole))
@@ -487,22 +502,37 @@ class Tangent:
 def read_surface(
     program: Program, sparse: SparseLowRankProgram, tuning: BurerMonteiroTuning
 ) -> Surface | None:
-    """Return the surface of a program in one block with fixed diagonal or trace; None if neither.
+    """Return the surface of a program in one block; None where ``X`` may be arbitrarily large.
 
-    The diagonal must be positive.
+    A diagonal or a trace that is positive and fixed gives spheres. Otherwise ``R`` is any matrix, and the
+    rows must bound its trace, or the cost be positive definite.
     """
-    bound = trace_bound(program, 0)
-    if bound is None or not bound.exact or bound.value <= 0:
+    bound, cost = trace_bound(program, 0), definite_cost(program)
+    rows, weight, square = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
+    units, trace = np.ones(sparse.cost.n), 0.0
+    if bound is not None:
+        trace = bound.value
+    elif cost is not None:
+        units = 1 / np.sqrt(cost.diagonal)
+        trace = _value_of_bounds(program, sparse.rows.scaled(units)) or 1.0
+    if bound is not None and bound.exact:
+        rows = np.flatnonzero(bound.multipliers)
+        square = np.array([bound.value])
+        if len(rows) > 1:
+            rows = rows[np.argsort(_entries(program, bound)[rows])]
+            square = program.bounds.hi[rows] * bound.multipliers[rows]
+        weight = 1 / bound.multipliers[rows]
+    if not (trace > 0 and (square > 0).all()):
         return None
-    rows = np.flatnonzero(bound.multipliers)
-    square = np.array([bound.value])
-    if len(rows) > 1:
-        rows = rows[np.argsort(_entries(program, bound)[rows])]
-        square = program.bounds.hi[rows] * bound.multipliers[rows]
-    if not (square > 0).all():
-        return None
-    planes = _planes(program, sparse.rows, _PLANES)
-    return Surface(square, rows, 1 / bound.multipliers[rows], *planes, tuning)
+    planes = _planes(program, sparse.rows, units, _PLANES)
+    return Surface(units, trace, square, rows, weight, *planes, tuning)
+
+
+def _value_of_bounds(program: Program, rows: SparseLowRankRows) -> float:
+    """Return the bound on ``min tr X`` by multipliers in proportion to the bounds of the rows."""
+    y = program.bounds.clip(np.clip(0.0, program.bounds.lo, program.bounds.hi))
+    value = float(program.bounds.conjugate(y).sum())
+    return value / highest(rows.adjoint(y)) if value > 0 else 0.0
 
 
 def _entries(program: Program, bound: TraceBound) -> IntArray:
@@ -516,7 +546,9 @@ def _entries(program: Program, bound: TraceBound) -> IntArray:
     return entry
 
 
-def _planes(program: Program, rows: SparseLowRankRows, count: int) -> tuple[Array, IntArray, Array]:
+def _planes(
+    program: Program, rows: SparseLowRankRows, units: Array, count: int
+) -> tuple[Array, IntArray, Array]:
     """Return a basis, the rows and the unit multipliers of at most `count` planes that rows prescribe."""
     own = np.flatnonzero(_fixed_to_zero(program, rows.at, rows.weight))
     vectors, at, weight = [rows.Z[own]], [rows.at[own]], [rows.weight[own]]
@@ -529,7 +561,7 @@ def _planes(program: Program, rows: SparseLowRankRows, count: int) -> tuple[Arra
             vectors.append(terms.U if isinstance(terms.U, np.ndarray) else terms.U.toarray())
             at.append(term.at[own])
             weight.append(terms.weight)
-    Z, rows_at, size = np.vstack(vectors), np.concatenate(at), np.concatenate(weight)
+    Z, rows_at, size = np.vstack(vectors) * units, np.concatenate(at), np.concatenate(weight)
     length = np.linalg.norm(Z, axis=1)
     kept = np.flatnonzero(length)[:count]
     Z = Z[kept] / length[kept, None]

@@ -1,4 +1,4 @@
-"""The route `lowrank`: large sparse problems with a fixed diagonal or trace, by ``X = R R'``.
+"""The route `lowrank`: large sparse problems with a bounded trace or a definite cost, by ``X = R R'``.
 
 The rank is increased until the bound meets the value (Boumal, Voroninski, Bandeira 2016). A minimizer ``R``
 of given rank determines multipliers in closed form, ``W = C - A*(y)`` and ``W R = 0``. If ``W`` is psd,
@@ -18,10 +18,14 @@ from bregopt.certify import (
     Certificate,
     PrimalDualPoint,
     certify,
+    is_farkas,
     lowest,
     objective_size,
     relative_diagonal,
+    with_trace_multipliers,
 )
+from bregopt.certify.eigenvalue_bound import LARGEST_DENSE
+from bregopt.certify.proofs import MENDED
 from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.linalg import turned
 from bregopt.program import (
@@ -74,6 +78,8 @@ _ADDED_EIGENVALUE = 0.1
 _LANCZOS_STEPS = 120
 # Singular values of ``R``, relative to the largest, whose columns are dropped before others are added.
 _GROWTH_RANK_TOL = 1e-5
+# Bound, relative to the cost of the point, from which on the rows are taken to contradict each other.
+_CONTRADICTION = 1e9
 # Length of a row of ``R``, relative to the root mean square of all, below which it is tried at zero once the
 # gap is within the tolerance. Newton's method is slow there.
 _ZERO_ROW = 0.2
@@ -101,6 +107,8 @@ _RESIDUAL_STAGE_TOL, _LOOSEST_DECREASE = 1e-2, 0.3
 # Loss to which a stage's bound is proven, as a fraction of that left by the tolerance or explained by the
 # gradient. The loss of the proven bound decreases with the square of the work.
 _PROOF_SHARE = 0.9
+# The same as a fraction of the distance of the value from the rows' terms, which stays in the gap.
+_MISSED_SHARE = 0.3
 # Loss in the bound that shows a saddle point, relative to the loss that the gradient explains.
 _SADDLE_LOSS = 3.0
 # Singular values of ``R``, relative to the largest, whose columns are dropped after a stage.
@@ -115,8 +123,9 @@ class LowRankSettings(base.Settings):
     ----------
     rank : int, optional
         Columns of the first ``R``; more are added if needed. By default 12, with planes
-        such as ``e'Xe == 0`` 24. For orders above 5000 it is 40, with planes 32, and 16 where `tol` is at
-        least 5e-3. With `m` rows, more than twice the order, it is at least ``0.45 sqrt(2 m)``.
+        such as ``e'Xe == 0`` 24. Where rows fix the diagonal or the trace, it is 40 for orders above 5000,
+        with planes 32, and 16 where `tol` is at least 5e-3. There, with `m` rows, more than twice the order,
+        it is at least ``0.45 sqrt(2 m)``.
     factor : LowRank, array of shape (n, k) or (n,), optional
         The first ``R``: a factor, such as that of an earlier answer, or a vector of signs (a partition).
     tuning : BurerMonteiroTuning
@@ -141,7 +150,9 @@ class LowRankRoute:
     """Burer and Monteiro's factorization, with bounds that are proven at any final point."""
 
     name: ClassVar[str] = "lowrank"
-    summary: ClassVar[str] = "large sparse problems with a fixed diagonal or trace (cuts of graphs)"
+    summary: ClassVar[str] = (
+        "large sparse problems with an answer of low rank (cuts of graphs, matrix completion)"
+    )
     citation: ClassVar[str] = (
         "Burer, Monteiro (2003), A Nonlinear Programming Algorithm for Solving Semidefinite Programs via "
         "Low-Rank Factorization, Math. Program. 95; Boumal, Voroninski, Bandeira (2016), The Non-convex "
@@ -156,27 +167,29 @@ class LowRankRoute:
     Settings: ClassVar[type[base.Settings]] = LowRankSettings
 
     def refusal(self, program: Program, settings: Any) -> str | None:
-        sparse = sparse_plus_low_rank(program)
+        (sparse,) = sparse_plus_low_rank(program)
         if sparse is None:
             return "its cost or its rows have too many terms"
         if read_surface(program, sparse, settings.tuning) is None:
             (block,) = program.blocks
-            return f"it needs rows that fix diag({block.name}) above 0, or the trace"
+            return f"it needs rows that bound diag({block.name}) or the trace, or a diagonally dominant cost"
         return None
 
     def choice(self, program: Program, settings: Any) -> str:
         (block,) = program.blocks
-        sparse = sparse_plus_low_rank(program)
+        (sparse,) = sparse_plus_low_rank(program)
         surface = None if sparse is None else read_surface(program, sparse, settings.tuning)
         assert surface is not None
         others = program.m - len(surface.rows) - len(surface.planes)
         fixed = "trace" if len(surface.rows) == 1 and block.n > 1 else "diagonal"
-        more = f" and {others} more row{'s' if others > 1 else ''}" if others else ""
-        columns = _first_columns(program, surface, settings)
-        return f"R of {columns} columns at first, on the spheres of the {fixed}{more}"
+        more = f"{others} more row{'s' if others > 1 else ''}" if others else ""
+        first = f"R of {_first_columns(program, surface, settings)} columns at first"
+        if not len(surface.rows):
+            return f"{first}, with {program.m} rows"
+        return f"{first}, on the spheres of the {fixed}" + (f" and {more}" if more else "")
 
     def solve(self, program: Program, settings: Any, start: Start | None, progress: Progress) -> Answer:
-        sparse = sparse_plus_low_rank(program)
+        (sparse,) = sparse_plus_low_rank(program)
         assert sparse is not None
         surface = read_surface(program, sparse, settings.tuning)
         assert surface is not None
@@ -190,7 +203,7 @@ class Staircase:
     Parameters
     ----------
     program : Program
-        One block, linear, the diagonal or the trace fixed.
+        One block, linear, the trace bounded or the cost definite.
     sparse : SparseLowRankProgram
     surface : Surface
     settings : LowRankSettings
@@ -210,6 +223,7 @@ class Staircase:
         self._program, self._settings, self._progress = program, settings, progress
         self._tuning: BurerMonteiroTuning = settings.tuning
         self._largest_rank = largest_rank(program)
+        self._units = surface.units[:, None]
         self._rng = np.random.default_rng(settings.seed)
         self._L = lagrangian(program, sparse, surface, None if start is None else start.y)
         self._largest_penalties = _LARGEST_PENALTY * self._L.rho
@@ -228,11 +242,14 @@ class Staircase:
             stop = reason(cut)
             if self._best is None:
                 self._y = self._multipliers(self._at)
+        if stop is StopReason.INFEASIBLE:
+            return Answer.without_point(self._program, self._y, stop, self._steps)
         # If the surface satisfies all rows the last point has the lowest value.
         R = self._at.R
         if self._best is not None and (stop not in ENDED or len(self._L.y)):
             R = self._best[1]
-        return Answer((LowRank(_truncated(R, 0.0)),), np.zeros(0), self._y, stop, self._steps)
+        X = LowRank(self._units * _truncated(R, 0.0))
+        return Answer((X,), np.zeros(0), self._y, stop, self._steps)
 
     def _multipliers(self, at: Point) -> Array:
         """Return the multipliers of all rows at a point."""
@@ -254,6 +271,8 @@ class Staircase:
                 return StopReason.CONVERGED
             if cut_short is not None:
                 return cut_short
+            if certificate.dual > _CONTRADICTION * self._scale and self._is_refuted():
+                return StopReason.INFEASIBLE
             gaps.append(max(certificate.gap, certificate.primal_residual))
             if self._increase_rank():
                 continue
@@ -262,7 +281,7 @@ class Staircase:
             if len(gaps) > patience and gaps[-1] > 0.5 * gaps[-1 - patience] and stage_tol <= final:
                 return StopReason.STALLED
             before, residuals = residuals, self._L.residuals(self._at)
-            self._L = self._L.updated(self._at, before, final * self._scale)
+            self._L = self._L.updated(self._at, before, feasible, final * self._scale)
             if (self._L.rho > self._largest_penalties).any():
                 return StopReason.STALLED
             self._at = self._L.retract(_truncated(self._at.R, _STAGE_RANK_TOL))
@@ -276,10 +295,18 @@ class Staircase:
                 _LEAST_STAGE_TOL,
             )
 
+    def _is_refuted(self) -> bool:
+        """Whether the multipliers contradict every point. They then grow in proportion to a Farkas vector."""
+        (block,) = self._program.blocks
+        if block.n > LARGEST_DENSE or not is_farkas(self._program, self._y, MENDED, conclusive=False):
+            return False
+        self._y = with_trace_multipliers(self._program, self._y)
+        return True
+
     @property
     def _scale(self) -> float:
         """The reference value of the gap."""
-        return max(objective_size(self._program, self._at.value + self._program.offset), TINY)
+        return max(objective_size(self._program, self._at.cost + self._program.offset), TINY)
 
     def _descend(self, tol: float) -> StopReason | None:
         """Minimize at the current rank; return the reason if it was cut short."""
@@ -314,11 +341,13 @@ class Staircase:
 
     def _certificate(self, R: Array, y: Array, gradient: float) -> Certificate:
         """Return the certificate of a point; its bound is as sharp as needed."""
-        X, u, scale = (LowRank(R),), np.zeros(0), self._scale
+        X, u, scale = (LowRank(self._units * R),), np.zeros(0), self._scale
         point = PrimalDualPoint(self._program, X, u, y)
         slope = gradient * np.sqrt(self._L.surface.trace)
-        left = self._settings.tol * scale - abs(point.primal - self._program.offset - point.row_terms)
-        loss = _PROOF_SHARE * max(left, slope)
+        missed = abs(point.primal - self._program.offset - point.row_terms)
+        left = self._settings.tol * scale - missed - float(np.abs(point.y) @ point.violations)
+        missed = max(missed, min(point.primal_residual, 1.0) * scale)
+        loss = max(_PROOF_SHARE * max(left, slope), _MISSED_SHARE * missed)
         return certify(PrimalDualPoint(self._program, X, u, y, loss=loss))
 
     def _increase_rank(self) -> bool:
@@ -367,10 +396,10 @@ def _first_columns(program: Program, surface: Surface, settings: Any) -> int:
     (block,) = program.blocks
     tuning = settings.tuning
     default = _FIRST_RANK_PLANES if len(surface.planes) else tuning.first_rank
-    if block.n > _LARGE_ORDER:
+    if block.n > _LARGE_ORDER and len(surface.rows):
         default = _FIRST_RANK_PLANES_LARGE if len(surface.planes) else _FIRST_RANK_LARGE
         default = default if settings.tol < _COARSE_TOL else _FIRST_RANK_COARSE
-    if program.m > _MANY_ROWS * block.n:
+    if program.m > _MANY_ROWS * block.n and len(surface.rows):
         default = max(default, int(_FIRST_RANK_SHARE * largest_rank(program)))
     columns = settings.rank or default
     return int(min(columns, largest_rank(program)))
@@ -413,10 +442,10 @@ def _first_factor(
     (block,) = program.blocks
     n = block.n
     if settings.factor is not None:
-        given = _given(settings.factor, n)
+        given = _given(settings.factor, n) / surface.units[:, None]
     elif start is not None and start.X:
         (X,) = start.X
-        given = X.factor if isinstance(X, LowRank) else _factor(X)
+        given = (X.factor if isinstance(X, LowRank) else _factor(X)) / surface.units[:, None]
     else:
         return rng.normal(size=(n, columns)) * np.sqrt(surface.trace / (n * columns))
     if given.shape[1] >= columns:

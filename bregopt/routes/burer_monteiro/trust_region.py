@@ -64,6 +64,7 @@ def descend(L: Lagrangian, at: Point, tol: float) -> Iterator[Point]:
     tuning, largest = L.surface.tuning, float(np.sqrt(L.surface.trace))
     radius, products, blocks = tuning.first_radius * largest, 0, Blocks(L, at)
     while at.gradient_norm > tol and radius > _LEAST_RADIUS * largest:
+        largest = max(largest, float(np.linalg.norm(at.R)))
         if products > _STALE:
             products, blocks = 0, Blocks(L, at)
         steps, at_boundary, count = _path(L, at, blocks, radius, tol)
