@@ -497,9 +497,7 @@ def _followed_directly(
         falls, left = seen.primal_residual <= left / 2, seen.primal_residual
         try:
             proof = None
-            if (
-                not inside and seen.primal_residual <= enough
-            ):  # without a point the objective falls from nowhere
+            if not inside and seen.primal_residual <= enough:  # a ray needs a point that it begins at
                 proof = method.ray(at, seen, step)
             elif not inside and not falls:
                 proof = method.contradiction(at, before, step)
@@ -508,11 +506,8 @@ def _followed_directly(
                 # A Farkas vector of the dual is a ray from a point that is not known.
                 known = found.stop is StopReason.INFEASIBLE or found.stop is proof.stop
                 return (found, seen) if known else None
-            if (
-                step == _FACE_STEP
-                and seen.primal_residual > _NEGLIGIBLE
-                and integer_faces(program) is not None
-            ):
+            late = not inside and step == _FACE_STEP and seen.primal_residual > _NEGLIGIBLE
+            if late and integer_faces(program) is not None:
                 return None
             if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
                 return None
