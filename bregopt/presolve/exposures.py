@@ -300,9 +300,10 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     at = np.concatenate([term.at[kept] for term, kept in zip(terms, own, strict=True)])
     stack = np.concatenate([dense_stack(rows.restrict(R)) for rows in parts])
     B, right = svec(stack), program.bounds.lo[at]
-    if np.linalg.matrix_rank(B, rtol=_PARALLEL) < B.shape[1]:
+    fixed, _, rank, _ = np.linalg.lstsq(B, right, rcond=_PARALLEL)
+    if rank < B.shape[1]:
         return None
-    values, Q = np.linalg.eigh(smat(np.linalg.lstsq(B, right, rcond=_PARALLEL)[0], order))
+    values, Q = np.linalg.eigh(smat(fixed, order))
     zero = np.abs(values) <= n * FACE_NOISE * np.abs(values).max()
     N, V = Q[:, zero], Q[:, ~zero]
     if not 0 < N.shape[1] < order:

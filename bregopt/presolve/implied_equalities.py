@@ -322,7 +322,7 @@ def _largest_relation(program: Program, rows: Any, loose: Mask, equal: Mask) -> 
     weight[:count] += found.x[:count]
     tight = np.append(found.x[:count] > 0.5, weight[count:] != 0)
     weight, M = weight[tight], columns[:, tight].toarray()
-    weight -= np.linalg.lstsq(M, M @ weight)[0]  # that of the linear program has a few digits
+    weight -= np.linalg.lstsq(M, M @ weight, rcond=None)[0]  # that of the linear program has a few digits
     entries, left = int(tight[:count].sum()), np.abs(M @ weight).max()
     if weight[:entries].min() <= 0 or left > _RELATION_NOISE * np.abs(weight).sum():
         return None

@@ -12,6 +12,7 @@ from bregopt.cvxpy import conic_solver
 from bregopt.cvxpy.readings import read_conic
 from bregopt.records import replace
 
+OLD = tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7)
 RNG = np.random.default_rng(3)
 D, M, Q = RNG.standard_normal((20, 4)), RNG.random((2, 4)), np.full(4, 0.25)
 
@@ -137,7 +138,7 @@ def test_a_contradiction_of_logarithms_of_a_matrix():
     problem.solve(solver="BREGOPT")
     assert problem.status == "infeasible"
     assert problem.solver_stats.extra_stats["route"] == "entropy"
-    if tuple(map(int, cp.__version__.split(".")[:2])) < (1, 7):
+    if OLD:
         pytest.skip(f"CVXPY {cp.__version__} keeps no duals of infeasible problems")
     price, cost = float(logs.dual_value), float(trace.dual_value)
     assert min(price, cost) > 0
@@ -300,11 +301,14 @@ def test_linear_rows_that_contradict_each_other_beside_curved_rows_are_infeasibl
     problem = cp.Problem(cp.Minimize(cost), rows)
     problem.solve(method="bregopt", tol=1e-8)
     assert problem.status == "infeasible"
+    if OLD:
+        pytest.skip(f"CVXPY {cp.__version__} keeps no duals of infeasible problems")
     least = [float(np.max(row.dual_value)) for row in rows[1:3]]  # x[0] >= 5 and x[0] <= 2 alone
     assert least[0] == pytest.approx(least[1], rel=1e-6)
     assert least[0] > 0
 
 
+@pytest.mark.skipif(OLD, reason=f"CVXPY {cp.__version__} cannot evaluate the sum of all eigenvalues")
 @pytest.mark.parametrize("constrained", [False, True])
 def test_the_sum_of_all_eigenvalues_is_read_as_the_trace(constrained):
     """Its epigraph ``k s + tr Z`` has rays of matrices ``Z`` that grow with ``-s``."""
