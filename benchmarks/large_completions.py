@@ -1,12 +1,11 @@
-"""General rows at large orders: the route `lowrank` on completions of matrices and on phase retrieval.
+"""Matrices of large orders from some of their entries, by the route `lowrank`.
 
     OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/large_completions.py [--only NAME ...]
 
-The nuclear norm of the matrix is the optimum where its entries determine it, and the square of the signal's
-norm is that of phase retrieval. The table has the processor's seconds with the compilation, the distance of
-the value and of the proven bound from the optimum, relative to it, and the rank. Other methods hold all n^2
-entries; benchmarks/relaxations.py has a smaller completion beside SCS and CSDP. The table of a full run goes
-to benchmarks/results/large_completions.md.
+The nuclear norm of the matrix is the optimum where its entries determine it. The table has the processor's
+seconds with the compilation, the distance of the value and of the proven bound from the optimum, relative to
+it, and the rank. Other methods hold all n^2 entries; benchmarks/relaxations.py has a smaller completion
+beside SCS and CSDP. The table of a full run goes to benchmarks/results/large_completions.md.
 """
 
 from __future__ import annotations
@@ -35,19 +34,11 @@ def completion(n: int, rank: int, count: int) -> tuple[bo.Problem, float]:
     return bo.Problem(bo.Minimize(bo.trace(X) / 2), [rows]), float(norm)
 
 
-def phases(n: int) -> tuple[bo.Problem, float]:
-    """Return phase retrieval of a real signal from five times as many magnitudes, and its squared norm."""
-    rng, X = np.random.default_rng(1), bo.PSD(n)
-    a, x = rng.normal(size=(5 * n, n)), rng.normal(size=n)
-    return bo.Problem(bo.Minimize(bo.trace(X)), [bo.quad_form(a, X) == (a @ x) ** 2]), float(x @ x)
-
-
 CASES = {
     "completion 500 x 500, rank 3": (lambda: completion(500, 3, 30_000), 1e-6),
     "completion 2,500 x 2,500, rank 3": (lambda: completion(2_500, 3, 100_000), 1e-6),
     "completion 2,500 x 2,500, rank 10": (lambda: completion(2_500, 10, 500_000), 1e-6),
     "completion 10,000 x 10,000, rank 3": (lambda: completion(10_000, 3, 500_000), 1e-4),
-    "phase retrieval, n = 600": (lambda: phases(600), 1e-6),
 }
 
 

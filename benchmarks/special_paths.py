@@ -1060,6 +1060,14 @@ def path_theta(n: int) -> bo.Problem:
     return bo.Problem(bo.Maximize(bo.quad_form(np.ones(n), X)), [bo.trace(X) == 1, X[i, i + 1] == 0])
 
 
+def entries_of_low_rank(n: int) -> bo.Problem:
+    """Return the least nuclear norm with forty entries in each row of a matrix of rank three."""
+    rng, X = np.random.default_rng(6), bo.PSD(2 * n)
+    A, B = rng.normal(size=(n, 3)), rng.normal(size=(n, 3))
+    i, j = np.divmod(np.sort(rng.choice(n * n, 40 * n, replace=False)), n)
+    return bo.Problem(bo.Minimize(bo.trace(X) / 2), [X[i, n + j] == np.sum(A[i] * B[j], axis=1)])
+
+
 def real_phases(n: int) -> bo.Problem:
     """Return phase retrieval of a real signal from five times as many magnitudes."""
     rng, X = np.random.default_rng(4), bo.PSD(n)
@@ -1550,11 +1558,21 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("max-cut, n = 800", solving(cut, 800, 3_000)),
         ),
         (
+            *("low rank for completions", "routes.routing:_completes"),
+            replaced("routes.routing._completes", lambda _: False),
+            *("completion of a matrix of 300 x 300", solving(entries_of_low_rank, 300, tol=1e-4)),
+        ),
+        (
             *("rows at zero", "routes.burer_monteiro.route:_nearly_zero_rows"),
             replaced(
                 "routes.burer_monteiro.route._nearly_zero_rows", lambda R, _: np.zeros(len(R), dtype=bool)
             ),
             *("theta of a path of 5 vertices", solving(path_theta, 5, solver="lowrank")),
+        ),
+        (
+            *("proofs no sharper than the rows", "routes.burer_monteiro.route:Staircase._proof_loss"),
+            replaced("routes.burer_monteiro.route._MISSED_SHARE", 0.0),
+            *("completion of a matrix of 1,500 x 1,500", solving(entries_of_low_rank, 1_500, tol=1e-5)),
         ),
         (
             *("eigenvalues beside many vectors", "certify.eigenvalue_bound:_by_proof"),

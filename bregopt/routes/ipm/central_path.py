@@ -357,7 +357,9 @@ class _Scores:
             reach = np.maximum(reach, program.absolute_B @ np.abs(at.u))
             units = self._units_at(reach)
             largest = max(largest, float((np.abs(at.u) * program.column_sizes).max()))
-        residual = self._residual(missed, units)
+        residual = float(
+            np.maximum.reduce(missed / units[0], initial=0.0)
+        )  # with the round-off of small rows
         if residual > _NEGLIGIBLE:
             units = self._units_at(np.maximum(reach, self._plan.magnitudes(at.X)))
             residual = self._residual(missed, units)
@@ -482,7 +484,7 @@ def _followed_directly(
         progress.record(step, seen, mu=float(at.X @ at.Z) / plan.order, order=plan.order)
         if inner is None and seen.gap <= INNER_ERROR:
             inner = Answer(plan.matrices(at.X), at.u, at.y, StopReason.CONVERGED, 0)
-        if seen.meets(enough):
+        if seen.gap <= enough and seen.meets(enough):
             answer, certificate = _certified(engine, at, presolved, StopReason.CONVERGED, step, inner)
             if certificate.meets(tol):
                 if inside or divergence_factor(PrimalDualPoint(whole, answer.X, answer.u, answer.y)) <= 1:
@@ -511,7 +513,7 @@ def _followed_directly(
                 return None
             if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
                 return None
-            new = method.advance(at)
+            new = engine.advance(at) if inside else method.advance(at)
         except CutShort as cut:
             stop = reason(cut)
             break

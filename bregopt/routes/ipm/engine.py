@@ -122,7 +122,10 @@ class Iterate(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """A Newton step; `X` and `Z` are flat, with views for each group. `bounds` is None without slacks."""
+    """A Newton step; `X` and `Z` are flat, with views for each group. `bounds` is None without slacks.
+
+    `rows` is the right-hand side of the rows.
+    """
 
     X: Array
     Z: Array
@@ -132,6 +135,7 @@ class Direction(NamedTuple):
     multipliers: Array
     bounds: BoundStep | None
     second_order: SecondOrderStep
+    rows: Array
 
 
 class Engine:
@@ -307,7 +311,8 @@ class Engine:
             values = np.concatenate([at.activity, at.u])
             q = program.c - program.Bt @ at.y - at.z  # B'dy + dz
         if at.bounds is None:
-            equations, r = None, self._finite.missing(values)
+            equations = None
+            r = self._finite.missing(values) if predictor is None else predictor.rows
         else:
             equations = at.bounds.equations(values, nu, None if predictor is None else predictor.bounds)
             r = equations.of_rows
@@ -329,7 +334,7 @@ class Engine:
         if len(in_cones):
             second_order = SecondOrderStep(step.u[in_cones], multipliers[m:][in_cones])
         parts = self.plan.views(step.X), self.plan.views(dZ)
-        return Direction(step.X, dZ, *parts, step.u, multipliers, bounds, second_order)
+        return Direction(step.X, dZ, *parts, step.u, multipliers, bounds, second_order, r)
 
     def _matrix_rhs(self, at: Iterate, predictor: Direction | None) -> list[Array | None]:
         """Return ``R`` of each group: its residual and a predictor's second-order terms; None for zero."""
