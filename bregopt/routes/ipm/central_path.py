@@ -72,8 +72,9 @@ _LEAST_MULTIPLIER = 1e-12
 # small grows by short steps.
 _FIRST_STEPS, _LEFT, _FAR, _LARGER_START = 5, 0.9, 1e-3, 1e3
 
-# Coordinates times the square of the number of rows up to which the path is tried at once.
-_LITTLE = 2e6
+# Coordinates times the square of the number of rows up to which the path is tried at once, and up to which
+# reductions may make a program so little: rows that define the entries of a matrix are many.
+_LITTLE, _REDUCIBLE = 2e6, 1e10
 # Steps without progress after which that path ends, and the number of its points that a certificate judges.
 _PATIENCE, _TRIALS = 6, 5
 
@@ -423,10 +424,10 @@ def follow_path_directly(
     Other paths are those of the program after the reductions of the given names, of whole matrices. What a
     route has for programs that are hard to prove takes longer than such a path.
     """
-    if not program.m or not _is_little(program):
+    if not program.m or not _is_little(program, _REDUCIBLE):
         return None
     try:
-        if not program.k and program.bounds.equal.all():
+        if not program.k and program.bounds.equal.all() and scaled_work(program) <= _LITTLE:
             engine = Engine(program, [block.C for block in program.blocks], direct=True)
             at = strict_iterate(engine, program, start) if engine.is_scaled else None
             if at is not None:
@@ -434,7 +435,7 @@ def follow_path_directly(
         presolved = presolve(program, (*UNIVERSAL, *names), settings)
         reduced = presolved.program
         # A path may end by the number of its steps before a proof.
-        if settings.max_iter is not None or presolved.farkas is not None or not _is_little(reduced):
+        if settings.max_iter is not None or presolved.farkas is not None or not _is_little(reduced, _LITTLE):
             return None
         if presolved.steps:
             if any(face.codimension for face in reduced.faces):
@@ -451,13 +452,13 @@ def follow_path_directly(
     return found
 
 
-def _is_little(program: Program) -> bool:
-    """Whether a program is linear in matrices and variables outside cones, and small.
+def _is_little(program: Program, most: float) -> bool:
+    """Whether a program is linear in matrices and variables outside cones, and takes at most that work.
 
     Variables in cones may be distances, which another route takes.
     """
     linear = not program.terms and not program.cones.count and _is_linear(program)
-    return bool(program.blocks) and linear and scaled_work(program) <= _LITTLE and pays(program)
+    return bool(program.blocks) and linear and scaled_work(program) <= most and pays(program)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

@@ -49,6 +49,26 @@ def test_a_path_from_outside_answers_as_clarabel_does(seed, monkeypatch):
     assert (bounds <= expected.value + 1e-6 * max(1.0, abs(expected.value))).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_program_that_reductions_make_little_is_answered_by_the_path_itself(seed, monkeypatch):
+    # The largest eigenvalue of an affine matrix: a row for each of 171 entries, five in the dual.
+    n, rng = 18, np.random.default_rng(seed)
+    matrices = [symmetric(rng, n) for _ in range(5)]
+    X, t, x = bo.PSD(n), bo.Variable(), bo.Variable(4)
+    i, j = np.triu_indices(n)
+    rows = [
+        X[p, q] == (p == q) * t - matrices[0][p, q] - sum(x[k] * matrices[k + 1][p, q] for k in range(4))
+        for p, q in zip(i, j, strict=True)
+    ]
+    only_directly(monkeypatch)
+    solution = bo.Problem(bo.Minimize(t), rows).solve(tol=1e-8)
+    assert solution.status == "optimal"
+    y = cp.Variable(4)
+    affine = matrices[0] + sum(y[k] * matrices[k + 1] for k in range(4))
+    expected = cp.Problem(cp.Minimize(cp.lambda_max(affine))).solve(solver=cp.CLARABEL)
+    assert solution.value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
 def test_statuses_without_an_answer_are_those_of_the_whole_route():
     X = bo.PSD(3)
     C = np.diag([1.0, 2.0, -1.0])
