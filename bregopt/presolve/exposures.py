@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.clock import checkpoint
-from bregopt.linalg import added_up, dense
+from bregopt.linalg import added_up, columns_at, dense, rows_at
 from bregopt.presolve.svec import Svec, smat, svec
 from bregopt.program import Face, LowRank, Program, pays
 from bregopt.program.rows import (
@@ -31,7 +31,7 @@ from bregopt.program.rows import (
 )
 from bregopt.records import dataclass
 
-__all__ = ["FACE_NOISE", "Exposure", "exposures_of"]
+__all__ = ["FACE_NOISE", "Exposure", "coefficients", "exposures_of"]
 
 # Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
 FACE_NOISE = 1e-12
@@ -272,15 +272,16 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
 
 # Pays on: a relative entropy by quadrature, n = 2.
 def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> Exposure | None:
-    """Return the null vectors of a compression of ``X`` that rows fix.
+    """Return the null vectors of a compression of ``X`` that rows fix, up to multiples of few matrices.
 
-    Let ``R`` be an orthonormal basis of the space on which the matrices of the rows act. If they fix
-    ``R'XR``, and it has the null vectors ``N``, ``R N N'R'`` is a combination of rows that is fixed to zero
-    (Krislock and Wolkowicz 2010, for distances within a clique).
+    Let ``R`` be an orthonormal basis of the space on which the matrices of the rows act. The rows, with
+    variables or without, leave ``R'XR`` an affine space. If its matrices have null vectors ``N`` in common,
+    ``R N N'R'`` is a combination of rows that is fixed to zero (Krislock and Wolkowicz 2010, for distances
+    within a clique, where the space is a point).
     """
     face = Face(before)
     n = face.order
-    equal = program.in_one_matrix & program.bounds.equal & ~used
+    equal = program.A.in_one_block & program.bounds.hard & program.bounds.equal & ~used
     terms = [term for term in program.A.terms_of(b) if equal[term.at].any()]
     own = [np.flatnonzero(equal[term.at]) for term in terms]
     count = sum(map(len, own))
@@ -299,23 +300,37 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
         return None
     at = np.concatenate([term.at[kept] for term, kept in zip(terms, own, strict=True)])
     stack = np.concatenate([dense_stack(rows.restrict(R)) for rows in parts])
-    B, right = svec(stack), program.bounds.lo[at]
-    fixed, _, rank, _ = np.linalg.lstsq(B, right, rcond=_PARALLEL)
-    if rank < B.shape[1]:
-        return None
-    values, Q = np.linalg.eigh(smat(fixed, order))
-    zero = np.abs(values) <= n * FACE_NOISE * np.abs(values).max()
-    N, V = Q[:, zero], Q[:, ~zero]
+    B, right, of_variables = svec(stack), program.bounds.lo[at], coefficients(program, at)
+    M = np.column_stack([B, of_variables])
+    P, s, Qt = np.linalg.svd(M, full_matrices=M.shape[0] < M.shape[1])
+    rank = int((s > _PARALLEL * s[0]).sum())
+    fixed = Qt[:rank].T @ (P.T[:rank] @ right / s[:rank])
+    fixed /= float(np.linalg.norm(fixed)) or 1.0
+    space = np.vstack([fixed, Qt[rank:]])[:, : B.shape[1]]
+    _, size, Vt = np.linalg.svd(np.vstack([smat(S, order) for S in space]))
+    zero = size <= n * FACE_NOISE * size[0]
+    N, V = Vt[zero].T, Vt[~zero].T
     if not 0 < N.shape[1] < order:
         return None
-    F = svec(N @ N.T)
-    weight: Any = np.linalg.lstsq(B.T, F, rcond=_PARALLEL)[0]
-    missed = np.append(weight @ right / (float(np.abs(weight) @ np.abs(right)) or 1.0), B.T @ weight - F)
+    F = np.concatenate([svec(N @ N.T), np.zeros(of_variables.shape[1])])
+    weight = P[:, :rank] @ (Qt[:rank] @ F / s[:rank])
+    missed = np.append(weight @ right / (float(np.abs(weight) @ np.abs(right)) or 1.0), M.T @ weight - F)
     if np.abs(missed).max() > n * FACE_NOISE:
         return None
-    independent = V.shape[1] * (V.shape[1] + 1) // 2
-    _, _, pivot = scipy.linalg.qr(svec(V.T @ stack @ V).T, mode="economic", pivoting=True)
-    return Exposure(b, at, weight, before, face.embed(R @ N), at[pivot[independent:]])
+    on_face = np.column_stack([svec(V.T @ stack @ V), of_variables])
+    _, triangle, pivot = scipy.linalg.qr(on_face.T, mode="economic", pivoting=True)
+    left_over = np.abs(triangle.diagonal()) > _PARALLEL * abs(triangle[0, 0])
+    implied = at[pivot[int(left_over.sum()) :]]
+    return Exposure(b, at, weight, before, face.embed(R @ N), implied)
+
+
+def coefficients(program: Program, at: IntArray) -> Array:
+    """Return the coefficients of the variables that occur in some rows, a column of norm one each."""
+    if program.alone[at].all():
+        return np.zeros((len(at), 0))
+    rows = rows_at(program.B, at)
+    B = dense(columns_at(rows, np.unique(rows.indices)))
+    return B / np.linalg.norm(B, axis=0)
 
 
 # Pays on: rows that fix diagonal entries to zero, n = 80.

@@ -26,7 +26,7 @@ from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
 from bregopt.linalg import symmetrize
 from bregopt.presolve import Reduced, Tolerances
-from bregopt.presolve.exposures import FACE_NOISE, Exposure, exposures_of
+from bregopt.presolve.exposures import FACE_NOISE, Exposure, coefficients, exposures_of
 from bregopt.presolve.svec import Svec, sparse_svec, svec
 from bregopt.program import Answer, Face, LinearMap, LowRank, Matrix, Program, Start, StopReason, Term
 from bregopt.program.program import divergence_of
@@ -115,10 +115,8 @@ class OnFaces(Reduced):
             If the faces are exact, so that the row is proven impossible without a Farkas vector.
         """
         bounds = self.whole.bounds
-        idle = np.setdiff1d(np.arange(self.whole.m), self.kept)
-        for exposure in self.exposures:
-            if exposure.implied is not None:
-                idle = np.setdiff1d(idle, exposure.implied)
+        implied = [e.implied for e in self.exposures if e.implied is not None]
+        idle = np.setdiff1d(np.arange(self.whole.m), np.concatenate([self.kept, *implied]))
         noise = (_ZERO_BOUND * self.whole.bound_scale * self.whole.A.norms())[idle]
         wrong = idle[(bounds.lo[idle] > noise) | (bounds.hi[idle] < -noise)]
         for k in wrong:
@@ -183,7 +181,8 @@ class OnFaces(Reduced):
                 continue
             rows, units = self.whole.A.slice(at), np.diag(1 / self.whole.A.norms()[at])
             stack = np.array([rows.adjoint(e, b) for e in units])
-            N = scipy.linalg.null_space(svec(V.T @ stack @ V).T, FACE_NOISE * len(V))
+            vanishing = [svec(V.T @ stack @ V), units @ coefficients(self.whole, at)]
+            N = scipy.linalg.null_space(np.hstack(vanishing).T, FACE_NOISE * len(V))
             corners = V.T @ stack @ U
             W, s, _ = np.linalg.svd(N.T @ corners.reshape(len(at), -1), full_matrices=False)
             N = N @ W[:, s > _TURN_RANK]  # without F, whose corner is zero

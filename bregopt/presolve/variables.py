@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
+# Multiple of another variable, up to which a free one is replaced by it.
+_GROWTH = 1e3
 _Entries = tuple[Array, IntArray, IntArray]  # of a sparse matrix: values, rows and columns
 _RATIOS = frozenset({Penalty.LOGDET, Penalty.VON_NEUMANN})  # penalties of the ratio ``a / b``
 
@@ -291,9 +293,9 @@ def in_ratios(program: Program, kinds: frozenset[Penalty] = _RATIOS) -> Mask:
 def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | None:
     """Substitute variables that an equality of two terms, and no matrix, gives by another one.
 
-    The box of the other one implies theirs, and its coefficient is not larger, so that none grows. Of two
-    free variables one goes only if they are equal: others, as in the worst cases of optimization methods,
-    keep Newton's system farther from singular.
+    The box of the other one implies theirs. A variable with a box does not grow, its coefficient is the
+    larger one. Of two free variables one goes only if they are equal: others, as in the worst cases of
+    optimization methods, keep Newton's system farther from singular.
     """
     B, bounds = program.B, program.bounds
     row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(B.indptr) == 2))
@@ -312,7 +314,8 @@ def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     implied = (program.u_lo[column] <= least) & (most <= program.u_hi[column])
     implied &= (value == -of_other) & (bounds.lo[row] == 0) | ~program.free[column].all(axis=0)
     kept = program.in_cones | in_ratios(program, _RATIOS | {Penalty.LOG})  # the log of zero is infinite
-    implied &= ~kept[column] & (np.abs(value) >= np.abs(of_other))
+    growth = np.where(program.free[column], _GROWTH, 1.0)
+    implied &= ~kept[column] & (growth * np.abs(value) >= np.abs(of_other))
     left = np.where(implied[0], column[0], column[1])[implied.any(axis=0)]
     return _substituted(program, list(zip(left.tolist(), row[implied.any(axis=0)].tolist(), strict=True)))
 

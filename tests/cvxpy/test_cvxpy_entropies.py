@@ -332,3 +332,19 @@ def test_positive_numbers_that_sum_to_zero_meet_their_row_to_the_tolerance():
     problem.solve(method="bregopt", tol=1e-8)
     assert problem.status == "optimal"
     assert problem.value == pytest.approx(1.3, rel=1e-8)
+
+
+@pytest.mark.parametrize(("n", "seed"), first(2, [(2, 0), (3, 1), (2, 1), (3, 0)]))
+def test_a_bound_on_a_relative_entropy_by_quadrature_meets_an_exponential_family(n, seed):
+    """Of the states so near to ``S`` that of least ``<H, A>`` is a multiple of ``exp(log S - t H)``."""
+    S, H, best = tilted(n, seed)
+    most = float(np.vdot(best, spectral(np.log, best) - spectral(np.log, S)))
+    A = cp.Variable((n, n), symmetric=True)
+    bound = cp.quantum_rel_entr(A, S) <= most
+    problem = cp.Problem(cp.Minimize(cp.trace(H @ A)), [A >> 0, cp.trace(A) == 1, bound])
+    problem.solve(solver="BREGOPT")
+    assert problem.status == "optimal"
+    assert problem.solver_stats.extra_stats["form"] == "dual"  # the primal form ends inaccurate
+    assert problem.value == pytest.approx(np.vdot(H, best), abs=1e-5)
+    np.testing.assert_allclose(A.value, best, atol=1e-4)
+    assert bound.dual_value == pytest.approx(2, rel=1e-3)

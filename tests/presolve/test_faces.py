@@ -17,6 +17,7 @@ import bregopt.cvxpy  # registers the method
 from bregopt.certify import PrimalDualPoint
 from bregopt.divergences import psd_part
 from bregopt.presolve.faces import implied_faces
+from bregopt.program import Answer, StopReason
 
 
 def symmetric(rng, n, scale=1.0):
@@ -161,6 +162,33 @@ def test_a_compression_that_rows_fix_to_a_singular_matrix_is_a_face(seed):
     found = problem.solve()
     assert found.status == "optimal"
     assert found.value == pytest.approx(v @ v, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_compression_that_is_a_multiple_of_a_singular_matrix_is_a_face(seed):
+    """Rows say ``R'XR = (1 + u) v v'``; the variable is in those of ``M`` with ``v'Mv`` not zero."""
+    rng = np.random.default_rng(seed)
+    (R, _), v = np.linalg.qr(rng.normal(size=(7, 3))), rng.normal(size=3)
+    X, u, P = bo.PSD(7), bo.Variable(3), v[None] / np.linalg.norm(v)
+    matrices = [symmetric(rng, 3) for _ in range(7)]
+    matrices[2:] = [M - (v @ M @ v) / (v @ v) * (P.T @ P) for M in matrices[2:]]
+    rows = [bo.inner(R @ M @ R.T, X) == (1 + u[0]) * (v @ M @ v) for M in matrices[:2]]
+    rows += [bo.inner(R @ M @ R.T, X) == 0 for M in matrices[2:6]] + [X[5, 6] + u[0] >= 2, u[0] <= u[1]]
+    rows += [bo.inner(R @ matrices[6] @ R.T, X) == u[2]]  # so that this is zero
+    problem = bo.Problem(bo.Minimize(bo.trace(X) + (v @ v) * u[1] + 3 * u[2]), rows)
+    program = problem.program()
+    implied = implied_faces(program)
+    assert implied.program.faces[0].order == 5
+    basis = implied.program.faces[0].basis
+    np.testing.assert_allclose(basis.T @ R @ scipy.linalg.null_space(v[None]), 0, atol=1e-10)
+    y = rng.normal(size=implied.program.m)
+    answer = Answer((np.eye(7),), np.zeros(3), y, StopReason.CONVERGED, 0)
+    lifted = implied.restore(answer).y
+    np.testing.assert_allclose(program.Bt @ lifted, implied.program.Bt @ y, atol=1e-10)
+    found, plain = problem.solve(), problem.solve("cvxpy")
+    assert found.status == "optimal"
+    assert found.dual_residual <= 1e-9
+    assert found.value == pytest.approx(plain.value, rel=1e-5)
 
 
 def test_signs_that_contradict_each_other_are_infeasible():
