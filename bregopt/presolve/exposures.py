@@ -282,7 +282,9 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     face = Face(before)
     n = face.order
     equal = program.A.in_one_block & program.bounds.hard & program.bounds.equal & ~used
-    terms = [term for term in program.A.terms_of(b) if equal[term.at].any()]
+    terms = program.A.terms_of(b)
+    equal[_with_own_variable(program, np.concatenate([term.at[equal[term.at]] for term in terms]))] = False
+    terms = [term for term in terms if equal[term.at].any()]
     own = [np.flatnonzero(equal[term.at]) for term in terms]
     count = sum(map(len, own))
     largest = int((math.sqrt(8 * count + 1) - 1) / 2)  # order of a matrix that so many rows may fix
@@ -301,6 +303,8 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     at = np.concatenate([term.at[kept] for term, kept in zip(terms, own, strict=True)])
     stack = np.concatenate([dense_stack(rows.restrict(R)) for rows in parts])
     B, right, of_variables = svec(stack), program.bounds.lo[at], coefficients(program, at)
+    if of_variables.shape[1] >= len(at):  # no combination of rows is without variables, as a rule
+        return None
     M = np.column_stack([B, of_variables])
     P, s, Qt = np.linalg.svd(M, full_matrices=M.shape[0] < M.shape[1])
     rank = int((s > _PARALLEL * s[0]).sum())
@@ -322,6 +326,15 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     left_over = np.abs(triangle.diagonal()) > _PARALLEL * abs(triangle[0, 0])
     implied = at[pivot[int(left_over.sum()) :]]
     return Exposure(b, at, weight, before, face.embed(R @ N), implied)
+
+
+def _with_own_variable(program: Program, at: IntArray) -> IntArray:
+    """Return the rows with a variable that no other one of the given rows has: it leaves them free."""
+    if program.alone[at].all():
+        return at[:0]
+    B = rows_at(program.B, at)
+    once = np.bincount(B.indices, minlength=program.k)[B.indices] == 1
+    return at[np.bincount(np.arange(len(at)).repeat(np.diff(B.indptr)), once, len(at)) > 0]
 
 
 def coefficients(program: Program, at: IntArray) -> Array:

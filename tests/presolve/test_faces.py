@@ -169,20 +169,22 @@ def test_a_compression_that_is_a_multiple_of_a_singular_matrix_is_a_face(seed):
     """Rows say ``R'XR = (1 + u) v v'``; the variable is in those of ``M`` with ``v'Mv`` not zero."""
     rng = np.random.default_rng(seed)
     (R, _), v = np.linalg.qr(rng.normal(size=(7, 3))), rng.normal(size=3)
-    X, u, P = bo.PSD(7), bo.Variable(3), v[None] / np.linalg.norm(v)
-    matrices = [symmetric(rng, 3) for _ in range(7)]
+    X, u, P = bo.PSD(7), bo.Variable(4), v[None] / np.linalg.norm(v)
+    matrices = [symmetric(rng, 3) for _ in range(9)]
     matrices[2:] = [M - (v @ M @ v) / (v @ v) * (P.T @ P) for M in matrices[2:]]
     rows = [bo.inner(R @ M @ R.T, X) == (1 + u[0]) * (v @ M @ v) for M in matrices[:2]]
     rows += [bo.inner(R @ M @ R.T, X) == 0 for M in matrices[2:6]] + [X[5, 6] + u[0] >= 2, u[0] <= u[1]]
-    rows += [bo.inner(R @ matrices[6] @ R.T, X) == u[2]]  # so that this is zero
+    rows += [bo.inner(R @ matrices[k] @ R.T, X) == k * u[2] for k in (6, 7)]  # so that this is zero
+    rows += [bo.inner(R @ matrices[8] @ R.T, X) == u[3]]  # it fixes nothing
     problem = bo.Problem(bo.Minimize(bo.trace(X) + (v @ v) * u[1] + 3 * u[2]), rows)
     program = problem.program()
     implied = implied_faces(program)
     assert implied.program.faces[0].order == 5
+    assert implied.exposures[0].rows.tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
     basis = implied.program.faces[0].basis
     np.testing.assert_allclose(basis.T @ R @ scipy.linalg.null_space(v[None]), 0, atol=1e-10)
     y = rng.normal(size=implied.program.m)
-    answer = Answer((np.eye(7),), np.zeros(3), y, StopReason.CONVERGED, 0)
+    answer = Answer((np.eye(7),), np.zeros(4), y, StopReason.CONVERGED, 0)
     lifted = implied.restore(answer).y
     np.testing.assert_allclose(program.Bt @ lifted, implied.program.Bt @ y, atol=1e-10)
     found, plain = problem.solve(), problem.solve("cvxpy")
