@@ -282,9 +282,9 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     face = Face(before)
     n = face.order
     equal = program.A.in_one_block & program.bounds.hard & program.bounds.equal & ~used
-    terms = program.A.terms_of(b)
-    equal[_with_own_variable(program, np.concatenate([term.at[equal[term.at]] for term in terms]))] = False
-    terms = [term for term in terms if equal[term.at].any()]
+    given = np.concatenate([term.at[equal[term.at]] for term in program.A.terms_of(b)])
+    equal[_with_own_variable(program, given)] = False
+    terms = [term for term in program.A.terms_of(b) if equal[term.at].any()]
     own = [np.flatnonzero(equal[term.at]) for term in terms]
     count = sum(map(len, own))
     largest = int((math.sqrt(8 * count + 1) - 1) / 2)  # order of a matrix that so many rows may fix
