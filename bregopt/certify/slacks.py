@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray, scattered
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED, ROUND_OFF, smallest_eigenvalue
 from bregopt.divergences import BUILT_IN, Divergence, psd_part
-from bregopt.linalg import eigenvalues_of
+from bregopt.linalg import eigenvalues_of, root_of
 from bregopt.program.bounds import Bounds, Face
 from bregopt.program.linear_map import (
     LinearMap,
@@ -260,13 +260,8 @@ def least_eigenvalue(S: Array | SparsePlusLowRank, above_zero: bool = False) -> 
         return smallest_eigenvalue(S)
     if len(S) == 0:  # the face of a matrix that the rows fix to zero
         return 0.0
-    if not above_zero:
-        try:
-            np.linalg.cholesky(S)
-        except np.linalg.LinAlgError:
-            pass
-        else:
-            return 0.0
+    if not above_zero and root_of(S) is not None:
+        return 0.0
     smallest = float(eigenvalues_of(S)[0])  # above zero where round-off alone stops the factorization
     return smallest if above_zero else min(smallest, 0.0)
 

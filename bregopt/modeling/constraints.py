@@ -115,8 +115,8 @@ class Constraint(Named):
     def dual_from_multiplier(self, y: Array) -> Array | float:
         """Return the dual in CVXPY's sign from the multipliers of the rows (positive at lower bounds)."""
         kept = self.sense == ">=" or (self.sense == "==" and self.mirrored)
-        signed = (y if kept else -y) + 0.0  # no negative zeros
-        return signed.reshape(self.shape) if self.shape else float(signed[0])
+        signed, shape = (y if kept else -y) + 0.0, self.body.shape  # no negative zeros
+        return signed.reshape(shape) if shape else float(signed[0])
 
     def __repr__(self) -> str:
         return f"Constraint({self.title}, rows={self.size})"

@@ -177,19 +177,18 @@ class Problem:
 
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:
         """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
-        with clock.limited(time_limit(options)):
-            if self._generates:
-                if options.get("proven"):
-                    raise UnsupportedProblemError(
-                        "bo.cut_rows may generate further rows, so that no point is proven to be feasible; "
-                        "leave out proven=, sol.verify() proves the bound of the multipliers"
-                    )
+        if self._generates:
+            if options.get("proven"):
+                raise UnsupportedProblemError(
+                    "bo.cut_rows may generate further rows, so that no point is proven to be feasible; "
+                    "leave out proven=, sol.verify() proves the bound of the multipliers"
+                )
+            with clock.limited(time_limit(options)):
                 self.solution = self._in_rounds(solver, start, options)
-                if warn:
-                    warn_unproven(self.solution, options.get("tol", Settings.tol))
-                return self.solution
-            raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
-        self._raw = raw
+            if warn:
+                warn_unproven(self.solution, options.get("tol", Settings.tol))
+            return self.solution
+        self._raw = raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
         self.solution = translated(raw, self._compiled, self.constraints, self.objective.sign)
         return self.solution
 
@@ -386,7 +385,7 @@ def translated(raw: Solution, compiled: Compiled, constraints: Sequence[Any], si
         dual_value=sign * raw.dual_value,
         X=_one_or_all(own),
         u=u,
-        duals=tuple(c.dual_value for c in constraints) if raw.duals is not None else None,
+        duals=tuple([c.dual_value for c in constraints]) if raw.duals is not None else None,
         duals_by_name={c.name: _with_labels(c) for c in constraints if c.name is not None},
         _raw=raw,
         ray=None if raw._ray is None else Ray(*compiled.named(raw._ray, raw._point[1])),
@@ -400,7 +399,7 @@ def _set_variables(raw: Solution, compiled: Compiled) -> tuple[tuple[Any, ...] |
     found, blocks, elements = raw.X is not None, compiled.matrices, raw._point[1]
     given = raw.X[: len(blocks)] if found else [None] * len(blocks)
     # The arrays are read-only, as the answer and the next warm start share them.
-    answers = tuple(X.set_answer(value) for X, value in zip(blocks, given, strict=True))
+    answers = tuple([X.set_answer(value) for X, value in zip(blocks, given, strict=True)])
     values: dict[str, Any] = {}
     for u, place in compiled.variable_slices:
         u._value = u.with_elements(elements[place]) if found else None

@@ -463,8 +463,8 @@ def _solution(
     claimed = StopReason.INACCURATE if answer.stop is StopReason.CONVERGED else answer.stop
     reason = StopReason.CONVERGED if status is Status.OPTIMAL else claimed
     return Solution(
-        status=status.value,
-        stop_reason=f"{reason.value} {answer.detail}".strip(),
+        status=str(status),
+        stop_reason=f"{reason} {answer.detail}".strip(),
         value=float(value),
         X=tuple(answer.X) if has_point else None,
         u=answer.u,

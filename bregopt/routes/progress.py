@@ -147,7 +147,7 @@ class Progress:
         self._title, self._verbose, self._watchers = title, verbose, watchers
         self._sign = -1.0 if maximize else 1.0
         self._start = time.perf_counter()
-        self._records: dict[str, list[float]] = {}
+        self._records: list[dict[str, float]] = []
         self._logs = logger.isEnabledFor(logging.DEBUG)
         self._outside: tuple[Presolved, Progress] | None = None
         self._of_dual = False
@@ -239,8 +239,7 @@ class Progress:
         }
         if self._verbose and not self._records:
             self._print_heading(list(more))
-        for name, value in values.items():
-            self._records.setdefault(name, []).append(float(value))
+        self._records.append(values)
         if self._verbose:
             cells = [form.format(values[name]) for name, form, _ in _COLUMNS]
             cells += [f"{value:>{max(len(name), 9)}.4g}" for name, value in more.items()]
@@ -275,7 +274,11 @@ class Progress:
 
     def history(self) -> dict[str, Array]:
         """Return one array for each recorded quantity."""
-        return {name: np.array(values) for name, values in self._records.items()}
+        columns: dict[str, list[float]] = {}
+        for record in self._records:
+            for name, value in record.items():
+                columns.setdefault(name, []).append(value)
+        return {name: np.array(values, dtype=float) for name, values in columns.items()}
 
     def _print_heading(self, more: list[str]) -> None:
         titles = [f"{title:>{width}}" for title, (_, _, width) in zip(_TITLES, _COLUMNS, strict=True)]

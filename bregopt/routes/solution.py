@@ -33,7 +33,6 @@ __all__ = ["Ray", "Solution", "Status"]
 MatricesLike = ArrayLike | tuple[ArrayLike, ...]
 
 _OF_TERMS = " of the terms that cancel in both"
-_PLAIN = frozenset({str, float, int, bool, type(None)})  # values that hold no array
 _LARGEST_SHOWN = 60  # order up to which the accuracy with weights of entries takes less than half a second
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest do not count towards a rank
 
@@ -561,15 +560,14 @@ class Solution:
 
 def _protect(values: Iterable[Any]) -> None:
     """Make every array among values read-only, also inside dicts and tuples."""
-    left = [value for value in values if type(value) not in _PLAIN]
-    while left:
-        value = left.pop()
+    found = [*values]
+    for value in found:  # which grows meanwhile
         if isinstance(value, np.ndarray):
             value.setflags(write=False)
         elif isinstance(value, dict):
-            left.extend(value.values())
+            found += value.values()
         elif isinstance(value, tuple):
-            left.extend(value)
+            found += value
 
 
 def _rank(X: Matrix) -> int:

@@ -32,7 +32,7 @@ from bregopt.modeling.compilation.parametric_program import (
     Share,
     TermTemplate,
     multiplied_matrices,
-    slices,
+    sliced,
 )
 from bregopt.modeling.constraints import (
     Constraint,
@@ -253,18 +253,19 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
     in_cones = _rows_of_cones(variables, lowest, cones)
     constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
     variables = (*variables, *in_cones.variables)
-    placed = tuple(zip(constraints, slices(constraints), strict=True))
-    lower = upper = _bounds_of_side(parameters, placed, "lower", -np.inf)
+    placed = tuple(sliced(constraints))
+    m = placed[-1][1].stop if placed else 0
+    lower = upper = _bounds_of_side(parameters, placed, m, "lower", -np.inf)
     labels, is_hard, number = [], True, dict(zip(matrices, range(len(matrices)), strict=True))
-    for c in constraints:
-        labels.append((Text(partial(getattr, c.declared, "title")), c.size))
+    for c, place in placed:
+        labels.append((Text(partial(getattr, c.declared, "title")), place.stop - place.start))
         is_hard = is_hard and c.penalty is None
         if upper is lower and not (c.lower is c.upper is not None):
-            upper = _bounds_of_side(parameters, placed, "upper", np.inf)
+            upper = _bounds_of_side(parameters, placed, m, "upper", np.inf)
     template = Program(
         blocks=tuple([Block(X.name, X.n, goal.psd.get(X)) for X in matrices]),
-        A=_linear_map(number, placed),
-        B=_variable_map(variables, placed),
+        A=_linear_map(number, placed, m),
+        B=_variable_map(variables, placed, m),
         bounds=Bounds.of_hard_rows(lower.constant, upper.constant),
         c=_variable_cost(variables, goal),
         u_lo=np.concatenate([np.zeros(0), *lowest, *[u.lower for u in in_cones.variables]]),
@@ -358,7 +359,7 @@ def _terms(
                 arguments.combined(reduced[1], (reduced[0].size,), arguments.label),
             )
         own = [(Constraint(arguments, None, None, "=="), slice(0, arguments.size))]
-        A, B = _linear_map(number, own), _variable_map(variables, own)
+        A, B = _linear_map(number, own, arguments.size), _variable_map(variables, own, arguments.size)
         term = ConvexTerm(
             function,
             A,
@@ -406,7 +407,7 @@ def _leaves(objective: Minimize, declared: Sequence[Declared]) -> set[Any]:
     return {item for item in found if not (isinstance(item, PSD) and item.is_slack)}
 
 
-def _linear_map(number: Numbers, placed: Placed) -> LinearMap:
+def _linear_map(number: Numbers, placed: Placed, m: int) -> LinearMap:
     """Return the linear map; families of one class and storage are joined into one, for speed.
 
     A sparse family enters without its zero rows.
@@ -429,20 +430,14 @@ def _linear_map(number: Numbers, placed: Placed) -> LinearMap:
             at = np.concatenate([at for at, _ in families])
             rows = rows.followed_by([own for _, own in families[1:]])
         terms.append(Term(block, at, rows))
-    return LinearMap(_count(placed), tuple([X.n for X in number]), tuple(terms))
+    return LinearMap(m, tuple([X.n for X in number]), tuple(terms))
 
 
-def _count(placed: Placed) -> int:
-    """Return the number of rows."""
-    return placed[-1][1].stop if placed else 0
-
-
-def _variable_map(variables: tuple[Variable, ...], placed: Placed) -> Any:
+def _variable_map(variables: tuple[Variable, ...], placed: Placed, m: int) -> Any:
     """Return the coefficients of the ordinary variables in all rows."""
-    m = _count(placed)
     if not variables:
         return _nothing(m, 0)
-    columns = dict(zip(variables, slices(variables), strict=True))
+    columns = dict(sliced(variables))
     k = columns[variables[-1]].stop
     entries = [
         (
@@ -475,11 +470,10 @@ def _variable_cost(variables: tuple[Variable, ...], goal: Affine) -> Array:
 
 
 def _bounds_of_side(
-    parameters: tuple[Parameter, ...], placed: Placed, side: str, missing: float
+    parameters: tuple[Parameter, ...], placed: Placed, m: int, side: str, missing: float
 ) -> AffineNumbers:
     """Return the bounds of all rows on one side, "lower" or "upper"; `missing` where there is none."""
-    columns = dict(zip(parameters, slices(parameters), strict=True))
-    m = _count(placed)
+    columns = dict(sliced(parameters))
     constant = np.empty(m)
     constant[:] = missing
     terms: list[tuple[IntArray, IntArray, Array]] = []

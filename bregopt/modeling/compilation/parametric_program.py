@@ -48,7 +48,7 @@ __all__ = [
     "TermTemplate",
     "fixed",
     "multiplied_matrices",
-    "slices",
+    "sliced",
     "sparse_rows",
 ]
 
@@ -125,8 +125,8 @@ class ParametricParts:
         if not goal.products and not bodies:
             return cls()
         m, k = sum(c.size for c, _ in placed), sum(u.size for u in variables)
-        columns = dict(zip(variables, [place.start for place in slices(variables)], strict=True))
-        elements = dict(zip(parameters, slices(parameters), strict=True))
+        columns = {u: place.start for u, place in sliced(variables)}
+        elements = dict(sliced(parameters))
         rows, costs = {}, {}
         for X, b in number.items():
             own = [(start, e) for start, e in bodies if X in multiplied_matrices(e)]
@@ -366,12 +366,12 @@ class Compiled:
     @cached_property
     def variable_slices(self) -> list[tuple[Variable, slice]]:
         """Each ordinary variable with its slice of ``u``."""
-        return list(zip(self.variables, slices(self.variables), strict=True))
+        return sliced(self.variables)
 
     @cached_property
     def cone_slices(self) -> list[tuple[SecondOrderConstraint, slice]]:
         """Each second-order constraint with its slice of all variables in cones."""
-        return list(zip(self.cones, slices(self.cones), strict=True))
+        return sliced(self.cones)
 
     def set_convex_duals(self, y: Array | None, z: Array | None) -> None:
         """Set the duals of inequalities of convex expressions, after those of matrix inequalities.
@@ -397,7 +397,7 @@ class Compiled:
             ParameterChain,  # only those who differentiate wait
         )
 
-        return ParameterChain(self, dict(zip(self.parameters, slices(self.parameters), strict=True)))
+        return ParameterChain(self, dict(sliced(self.parameters)))
 
     def _linear_map(self, values: Array) -> LinearMap:
         """Return the linear map; terms without parameters are those of the template."""
@@ -482,12 +482,12 @@ def _number(e: Expression) -> float:
     return float(np.asarray(e.constant_part().value)) if e.parameters else float(e.constant[0])
 
 
-def slices(items: Sequence[Any]) -> list[slice]:
-    """Return the slice of each item in the concatenation of all items."""
+def sliced(items: Sequence[Any]) -> list[tuple[Any, slice]]:
+    """Return each item with its slice in the concatenation of all items."""
     found, end = [], 0
     for item in items:
         start, end = end, end + item.size
-        found.append(slice(start, end))
+        found.append((item, slice(start, end)))
     return found
 
 
