@@ -205,7 +205,12 @@ class _Factorized:
             right = border.combined(right - self._D * dy[own])
         v, V = self._solved(rhs, right)
         dy[own] += v if border is None else border.Y_2 @ v
-        dX, du = self._matrices(V), rhs.r_u
+        parts, end = [], 0
+        for cone, L, _, M, _ in self._groups:
+            start, end = end, end + M.size
+            dX_g = symmetrize(M.swapaxes(-1, -2) @ V[start:end].reshape(M.shape) @ L.swapaxes(-1, -2))
+            parts.append((cone.extended(dX_g) if cone.is_face else dX_g).ravel())
+        dX, du = parts[0] if len(parts) == 1 else np.concatenate(parts), rhs.r_u
         if variables is not None:
             du = variables.step(V[self._first : self._first + len(du)])
             if border is not None:
@@ -240,16 +245,6 @@ class _Factorized:
         v = lapack.dtrtrs(T, goal - V[: len(T), 0])[0]
         V[: len(T), 0] = goal
         return v, lapack.dormqr("L", "N", self._Q, self._tau, V, _PANEL, overwrite_c=1)[0][:, 0]
-
-    def _matrices(self, V: Array) -> Array:
-        """Return ``dX`` of all groups, flat."""
-        parts, end = [], 0
-        for cone, L, _, M, _ in self._groups:
-            start, end = end, end + M.size
-            half = M.swapaxes(-1, -2) @ V[start:end].reshape(M.shape) @ L.swapaxes(-1, -2)
-            own = symmetrize(half)
-            parts.append((cone.extended(own) if cone.is_face else own).ravel())
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _reflected(G: Array) -> tuple[Array, Array, Array]:
