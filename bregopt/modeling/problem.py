@@ -177,18 +177,19 @@ class Problem:
 
     def _solve(self, solver: Any, start: Solution | None, warn: bool, options: Mapping[str, Any]) -> Solution:
         """Solve from an answer in the program's terms; a caller that reports the status does not `warn`."""
-        if self._generates:
-            if options.get("proven"):
-                raise UnsupportedProblemError(
-                    "bo.cut_rows may generate further rows, so that no point is proven to be feasible; "
-                    "leave out proven=, sol.verify() proves the bound of the multipliers"
-                )
-            with clock.limited(time_limit(options)):
+        with clock.limited(time_limit(options)):
+            if self._generates:
+                if options.get("proven"):
+                    raise UnsupportedProblemError(
+                        "bo.cut_rows may generate further rows, so that no point is proven to be feasible; "
+                        "leave out proven=, sol.verify() proves the bound of the multipliers"
+                    )
                 self.solution = self._in_rounds(solver, start, options)
-            if warn:
-                warn_unproven(self.solution, options.get("tol", Settings.tol))
-            return self.solution
-        self._raw = raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
+                if warn:
+                    warn_unproven(self.solution, options.get("tol", Settings.tol))
+                return self.solution
+            raw = routing.solve(self.program(), solver, start=start, warn=warn, **options)
+        self._raw = raw
         self.solution = translated(raw, self._compiled, self.constraints, self.objective.sign)
         return self.solution
 

@@ -181,8 +181,7 @@ def _resized_block(block: Block, size: float) -> Block:
 def _size_of_objective(program: Program) -> float:
     sizes = [float(np.abs(program.c).max(initial=0.0))]
     for block in program.blocks:
-        if block.cost is not None:
-            sizes.append(float(block.cost.norms()[0]))
+        sizes.append(block.cost_norm)
         if block.nearness is not None:
             sizes.append(block.nearness.mu * max(divergence_of(block.nearness).unit, 1.0))
     return max(sizes) or 1.0

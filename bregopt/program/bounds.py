@@ -127,7 +127,7 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def all_hard(self) -> bool:
         """Whether all rows are hard."""
-        return bool(self.hard.all())
+        return False not in self.hard
 
     @property
     def can_be_inactive(self) -> Mask:

@@ -114,6 +114,11 @@ class Block(PickledWithoutCache):
         """The cost matrix, shape ``(n, n)``."""
         return np.zeros((self.n, self.n)) if self.cost is None else self.cost.adjoint(np.ones(1))
 
+    @cached_property
+    def cost_norm(self) -> float:
+        """The norm of the cost matrix."""
+        return 0.0 if self.cost is None else float(self.cost.norms()[0])
+
 
 @dataclass(frozen=True, eq=False)
 class ParameterSlope:

@@ -78,7 +78,7 @@ class Scale:
 @kept
 def pays(program: Program) -> bool:
     """Whether the objective is not constant; if it is, any feasible point is optimal."""
-    costs = program.c.any() or any(b.cost is not None and b.cost.norms().any() for b in program.blocks)
+    costs = program.c.any() or any(block.cost_norm for block in program.blocks)
     return bool(costs) or any(program.divergences) or not program.bounds.all_hard or bool(program.terms)
 
 
@@ -176,7 +176,7 @@ def _linear_size(block: Block) -> float:
     Beside LogDet it is the smaller one of ``C`` and ``C + mu inv(X0)``: the objective is also
     ``<C + mu inv(X0), X> - mu logdet X``, with any ``X0``.
     """
-    size = 0.0 if block.cost is None else float(block.cost.norms()[0])
+    size = block.cost_norm
     if not size or block.nearness is None or not block.nearness.kind.barrier:
         return size
     if isinstance(block.nearness.X0, LowRank):

@@ -386,10 +386,10 @@ class DenseRows(Rows):
     def apply(self, X: Matrix) -> Array:
         if isinstance(X, LowRank):
             return np.einsum("kir,ir->k", self.stack @ X.factor, X.factor)
-        return self.stack.reshape(self.m, -1) @ X.ravel()
+        return self.stack.reshape(len(self.stack), -1) @ X.ravel()
 
     def adjoint(self, y: Array) -> Array:
-        return (y @ self.stack.reshape(self.m, -1)).reshape(self.n, self.n)
+        return (y @ self.stack.reshape(len(self.stack), -1)).reshape(self.stack.shape[1:])
 
     def restrict(self, V: Array) -> DenseRows:
         restricted = V.T @ self.stack @ V
@@ -405,7 +405,7 @@ class DenseRows(Rows):
         return DenseRows(weight[:, None, None] * self.stack)
 
     def norms(self) -> Array:
-        return np.linalg.norm(self.stack.reshape(self.m, -1), axis=1)
+        return np.sqrt(np.add.reduce(self.stack * self.stack, axis=(1, 2)))
 
     def magnitude(self, s: Array) -> Array:
         return np.abs(self.stack).reshape(self.m, -1) @ np.outer(s, s).ravel()

@@ -137,7 +137,7 @@ class FiniteBounds:
         same = equal & (bounds.kind != _HINGE)
         lower, upper = below.nonzero()[0], (above & ~same).nonzero()[0]
         row = np.concatenate([lower, upper])
-        sign = np.concatenate([np.ones(len(lower)), -np.ones(len(upper))])
+        sign = np.where(np.arange(len(row)) < len(lower), 1.0, -1.0)
         bound = np.concatenate([bounds.lo[lower], bounds.hi[upper]])
         return cls(bounds.m, row, sign, bound, bounds.kind[row], bounds.gamma[row], same[row], pattern)
 

@@ -387,9 +387,8 @@ class Plan:
             for k, b in enumerate(group.blocks if n else ()):
                 places.append(each[group.corners[k]] if group.corners else each + k * n**2)
                 blocks.append(b)
-        counts = [len(own) for own in places[1:]]
-        starts = np.cumsum([0, *counts[:-1]]) if counts else np.zeros(0, dtype=np.intp)
-        return np.concatenate(places), starts, np.array(blocks, dtype=np.intp)
+        starts = [0, *accumulate([len(own) for own in places[1:]])][:-1]
+        return np.concatenate(places), np.array(starts, dtype=np.intp), np.array(blocks, dtype=np.intp)
 
     def inverses(self, roots: Sequence[Array]) -> Array:
         """Return the inverses of matrices from their roots."""

@@ -165,9 +165,8 @@ class Scale:
             largest = np.asarray(abs(sp.diags_array(self.row) @ program.B).max(axis=0).todense()).ravel()
             self.variable = 1 / np.where(largest > 0, largest, 1.0)
         (block,) = program.blocks
-        terms = [] if block.cost is None else [tau * float(norm) for norm in block.cost.norms()]
-        terms.append(float(np.abs(program.c * self.variable).max(initial=0.0)))
-        self.objective = max(terms) or 1.0
+        of_variables = float(np.abs(program.c * self.variable).max(initial=0.0))
+        self.objective = max(tau * block.cost_norm, of_variables) or 1.0
 
 
 class LinearMaster:
@@ -520,9 +519,8 @@ def _per_trace(program: Program, x: Array) -> Array:
 def _guesses(program: Program) -> Array:
     """Return guesses of the size of the multipliers, from the objective and the size of each row."""
     (block,) = program.blocks
-    largest = 0.0 if block.cost is None else float(block.cost.norms().max())
     soft = program.bounds.gamma[~program.bounds.hard] * program.row_sizes[~program.bounds.hard]
-    largest = max(largest, float(soft.max(initial=0.0)))
+    largest = max(block.cost_norm, float(soft.max(initial=0.0)))
     size = np.where(program.row_sizes > 0, program.row_sizes, 1.0)
     entries = np.abs(program.B.data)
     smallest = float(entries[entries > 0].min(initial=np.inf))

@@ -139,8 +139,7 @@ class Reward:
         ]
         if costs and block.cost is not None:
             self._parts.append((block.cost, np.array([-1.0])))
-            (norm,) = block.cost.norms()
-            self.size += float(norm)
+            self.size += block.cost_norm
 
     def dense(self) -> Array:
         """Return the matrix."""
