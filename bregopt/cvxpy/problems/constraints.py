@@ -44,7 +44,7 @@ from bregopt.cvxpy.problems.variables import (
     upper_entries,
 )
 from bregopt.errors import UnsupportedProblemError
-from bregopt.linalg import added_up, csr_of, rows_at
+from bregopt.linalg import added_up, csr_of
 from bregopt.modeling.complex_expressions import hermitian_parts
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
@@ -108,8 +108,7 @@ def is_symmetric_map(rows: Coefficients, shape: tuple[int, ...]) -> bool:
     if len(shape) != 2 or shape[0] != shape[1]:
         return False
     mirror = _transposed(shape[0])
-    slopes = [coefficients(v, rows) for v in rows.variables]
-    return all(abs(slope - rows_at(slope, mirror)).max() <= _ROUND_OFF * abs(slope).max() for slope in slopes)
+    return all(_agree(v, rows, mirror, np.ones(rows.m), _ROUND_OFF) for v in rows.variables)
 
 
 def is_symmetric_array(values: Array, shape: tuple[int, ...]) -> bool:
@@ -128,8 +127,21 @@ def is_real_form(rows: Coefficients, order: int) -> bool:
     sign = np.tile(np.repeat([1.0, -1.0], n), n)
     if (rows.constant[first] != sign * rows.constant[second]).any():
         return False
-    slopes = [coefficients(v, rows) for v in rows.variables]
-    return all(abs(rows_at(slope, first) - rows_at(slope, second, sign)).max() == 0 for slope in slopes)
+    other, signs = np.empty(4 * n * n, dtype=np.intp), np.empty(4 * n * n)
+    other[first], other[second] = second, first
+    signs[first] = signs[second] = sign
+    return all(_agree(v, rows, other, signs, 0.0) for v in rows.variables)
+
+
+def _agree(leaf: Any, rows: Coefficients, other: IntArray, sign: Array, tol: float) -> bool:
+    """Whether each row has the coefficients of another one in a variable, times signs, up to a tolerance.
+
+    It is relative to the largest coefficient. SciPy's differences take twenty times the calls.
+    """
+    value, row, at = added_up(*_entries_of(leaf, rows), leaf.size)
+    both = np.concatenate([value, -sign[row] * value])
+    left, *_ = added_up(both, np.concatenate([row, other[row]]), np.concatenate([at, at]), leaf.size)
+    return bool(np.abs(left).max(initial=0.0) <= tol * np.abs(value).max(initial=0.0))
 
 
 def _transposed(n: int) -> IntArray:
@@ -139,11 +151,14 @@ def _transposed(n: int) -> IntArray:
 
 def coefficients(leaf: Any, rows: Coefficients) -> Any:
     """Return the coefficients of a variable or parameter in rows, with those of mirrored entries added up."""
+    return csr_of(*_entries_of(leaf, rows), (rows.m, leaf.size))
+
+
+def _entries_of(leaf: Any, rows: Coefficients) -> tuple[Array, IntArray, IntArray]:
+    """Return the coefficients of a variable or parameter: values, rows, and elements, with repetitions."""
     by_element, forms = rows.elements | (rows.parameters or {}), rows.quadratics
     row, at, weight = joined([*by_element.get(leaf, []), *(q.elements() for q in forms.get(leaf, []))])
-    if is_mirrored(leaf):
-        at = upper_entries(at, leaf.shape[0])
-    return csr_of(weight, row, at, (rows.m, leaf.size))
+    return weight, row, upper_entries(at, leaf.shape[0]) if is_mirrored(leaf) else at
 
 
 def claim_of(matrix: Any) -> Claim | None:
