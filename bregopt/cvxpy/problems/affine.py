@@ -46,8 +46,7 @@ __all__ = [
 _REPEATED = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Elements:
+class Elements(NamedTuple):
     """Weighted elements of an expression: row ``row[k]`` holds ``weight[k]`` times element ``at[k]``."""
 
     row: IntArray
@@ -67,8 +66,7 @@ class Elements:
         return Elements(self.row[k], at, self.weight[k] * weight)
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratics:
+class Quadratics(NamedTuple):
     """Row ``row[k]`` holds ``weight[k] z_k'X z_k``; the ``z_k`` are the rows of `Z`."""
 
     row: IntArray
@@ -188,7 +186,7 @@ def joined(parts: Sequence[Elements]) -> tuple[IntArray, IntArray, Array]:
     if len(parts) == 1:  # most variables occur once
         (own,) = parts
         return own.row.copy(), own.at.copy(), own.weight.copy()
-    row, at, weight = (np.concatenate([getattr(p, name) for p in parts]) for name in ("row", "at", "weight"))
+    row, at, weight = map(np.concatenate, zip(*parts, strict=True))
     return row, at, weight
 
 
