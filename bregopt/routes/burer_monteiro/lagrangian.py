@@ -222,15 +222,19 @@ class Lagrangian:
         """Return the distance of each row from its bounds, or from its active bound."""
         return np.abs(at.y - self.y) / self.rho
 
-    def updated(self, at: Point, before: Array, enough: bool, tol: float) -> Lagrangian:
+    def updated(self, at: Point, before: Array, feasible: bool, tol: float) -> Lagrangian:
         """Return the Lagrangian with the multipliers of a minimizer.
 
-        The penalty of a row grows if its residual decreased too little from `before`, unless the residuals
-        are small enough, and cost at most `tol` together.
+        The penalty of a row grows if its residual decreased too little from `before`, and costs more than
+        `tol`. Without spheres it also grows as long as some row is missed. On spheres the products of
+        conjugate gradients would double: theta of small worlds of 2,000 vertices takes 127 s with it, and 68
+        without.
         """
         residuals, tuning = self.residuals(at), self.surface.tuning
-        cost = float(np.maximum(np.abs(at.y), np.abs(self.y)) @ residuals)
-        slow = (residuals > _PENALTY_RESIDUAL * before) & (cost > tol or not enough)
+        costly = np.maximum(np.abs(at.y), np.abs(self.y)) * residuals > tol
+        if not (feasible or len(self.surface.square)):
+            costly[:] = True
+        slow = costly & (residuals > _PENALTY_RESIDUAL * before)
         return replace(self, y=at.y, rho=np.where(slow, tuning.penalty_growth * self.rho, self.rho))
 
     def sharpened(self, at: Point) -> Point:
