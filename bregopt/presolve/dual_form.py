@@ -63,9 +63,9 @@ _LARGEST_LISTED = 10_000_000
 _DUAL_PAYS = 0.5
 # The same where rows leave X no interior: the program has an optimum on their face, the dual attains none.
 _DUAL_PAYS_ON_FACES = 0.05
-# Operations of a step from which a matrix is defined in part. Fixed entries of a smaller one are seldom an
-# inequality, and the faces that they imply are found in the program alone.
-_SPLITTING_PAYS = 1e7
+# Operations of a step from which a matrix is defined in part. For smaller ones, such as a Schur complement of
+# order 8, the calls that form the dual take longer than its steps save.
+_SPLITTING_PAYS = 1e5
 _PENALTIES = {Penalty.HARD, Penalty.HINGE}
 
 

@@ -211,6 +211,22 @@ def test_least_squares_as_a_schur_complement():
         assert value == pytest.approx(least, rel=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_matrix_of_which_rows_fix_a_part_has_a_dual_of_few_rows(seed):
+    # t >= ||G w||^2 by a Schur complement: all entries but t are defined. The least variance has a closed form.
+    n, rng = 16, np.random.default_rng(seed)
+    G, w, t = rng.normal(size=(n, n)), cp.Variable(n), cp.Variable((1, 1))
+    Gw = cp.reshape(G @ w, (n, 1), order="F")
+    problem = cp.Problem(cp.Minimize(t[0, 0]), [cp.bmat([[np.eye(n), Gw], [Gw.T, t]]) >> 0, cp.sum(w) == 1])
+    program = bo.from_cvxpy(problem).program()
+    assert in_dual_form(program).program.m <= n + 1 < program.m
+    inverse = np.linalg.solve(G.T @ G, np.ones(n))
+    status, value = answered(problem, "method", tol=1e-8)
+    assert status == "optimal"
+    assert value == pytest.approx(1 / inverse.sum(), rel=1e-6, abs=1e-7)
+    assert w.value == pytest.approx(inverse / inverse.sum(), abs=1e-3)
+
+
 def test_lyapunov_inequalities_share_a_psd_variable():
     """Six inequalities in one matrix variable: its entries are variables of the dual's rows."""
     rng, n = np.random.default_rng(6), 4
