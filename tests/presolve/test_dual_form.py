@@ -213,7 +213,7 @@ def test_least_squares_as_a_schur_complement():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_matrix_of_which_rows_fix_a_part_has_a_dual_of_few_rows(seed):
-    # t >= ||G w||^2 by a Schur complement: all entries but t are defined. The least variance has a closed form.
+    # t >= ||G w||^2 by a Schur complement: all entries but t are defined. The least value has a closed form.
     n, rng = 16, np.random.default_rng(seed)
     G, w, t = rng.normal(size=(n, n)), cp.Variable(n), cp.Variable((1, 1))
     Gw = cp.reshape(G @ w, (n, 1), order="F")
