@@ -533,6 +533,16 @@ def duality_gap(seed: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.inner(Q @ E[2] @ Q.T, X)), [bo.inner(A, X) == at])
 
 
+def distance_inequality(n: int) -> bo.Problem:
+    """Return the nearest matrix of squared distances, as a matrix inequality in these."""
+    rng = np.random.default_rng(0)
+    P = rng.normal(size=(n, 3))
+    D = ((P[:, None] - P) ** 2).sum(axis=2) + symmetric(rng, 1, n, n)[0] / 4
+    B = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:]
+    K = bo.Variable((n, n), symmetric=True)
+    return bo.Problem(bo.Minimize(bo.sum_squares(K - D)), [bo.diag(K) == 0, B.T @ K @ B << 0])
+
+
 def largest_deviation(n: int) -> bo.Problem:
     """Return the search for the Gram matrix of the least largest deviation from given distances."""
     rng = np.random.default_rng(0)
@@ -1482,6 +1492,12 @@ def paths(data: Path | None) -> list[SpecialPath]:
             *("pairs of rows", "routes.ipm.row_system:PairedRows"),
             answering("routes.ipm.row_system.PairedRows.of", None),
             *("distances within a largest deviation, n = 40", solving(largest_deviation, 40)),
+        ),
+        (
+            *("rows of one variable", "routes.ipm.row_system:RowsOfVariables"),
+            answering("routes.ipm.row_system.RowsOfVariables.of", None),
+            "the nearest distance matrix as a matrix inequality, n = 40",
+            solving(distance_inequality, 40),
         ),
         (
             *("refined steps", "routes.ipm.row_system:_RowSolve"),

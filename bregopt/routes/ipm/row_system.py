@@ -42,7 +42,7 @@ from bregopt.routes.ipm.linear_solvers import (
 )
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step, System
 
-__all__ = ["PairedRows", "RowSystem", "system_for"]
+__all__ = ["PairedRows", "RowSystem", "RowsOfVariables", "system_for"]
 
 # Term of a nearly free variable, relative to a row's diagonal entry, above which the variable borders the
 # system. Its elimination would cancel digits.
@@ -66,6 +66,8 @@ _LARGEST_BORDERED = 6_000
 _ITERATED_PRODUCTS = 100
 # Number of rows from which a sparse system is looked for; a smaller dense one takes a few milliseconds.
 _LEAST_SPARSE = 150
+# Number of rows from which those of one variable are looked for, and their share of all from which they pay.
+_LEAST_SINGLE, _MANY_SINGLE = 100, 1 / 3
 # Number of rows from which pairs are looked for, the share of the rows from which pairs pay, and the relative
 # distance of two sums of coefficients above which rows differ.
 _LEAST_PAIRED, _PAYS, _SAME = 100, 0.5, 1e-13
@@ -99,7 +101,15 @@ class RowSystem:
     def _pairs(self) -> PairedRows | None:
         return PairedRows.of(self.plan)
 
+    @cached_property
+    def _of_variables(self) -> RowsOfVariables | None:
+        return None if self.sparse or not self._direct else RowsOfVariables.of(self.plan, self.B)
+
     def factor(self, scaling_point: ScalingPoint) -> Solve:
+        rows = self._of_variables
+        return self._solver(scaling_point) if rows is None else rows.solver(scaling_point, self._solver)
+
+    def _solver(self, scaling_point: ScalingPoint) -> Solve:
         bounded = np.isfinite(scaling_point.D).nonzero()[0]
         if self._direct:
             metric, solve = self._factorized(scaling_point, bounded)
@@ -361,6 +371,8 @@ def system_for(
         return RowSystem(plan, B, direct)
     (n,) = A.orders
     entries = n * (n + 1) // 2
+    of_variables = RowsOfVariables.of(plan, B)
+    m -= 0 if of_variables is None else len(of_variables)
     # Operations a row: the products of conjugate gradients on the left, a factorization on the right.
     iterated = not direct and k == 0 and not exact.any() and 2 * _ITERATED_PRODUCTS * n**2 < m**2 / 3
     if entries < m or iterated:
@@ -371,6 +383,73 @@ def system_for(
         if iterated or (unknowns < m and (entries <= _LARGEST_BORDERED or not border.any())):
             return EntrySystem(plan, B, free, border, formed)
     return RowSystem(plan, B, direct)
+
+
+# --- Rows of one variable ------------------------------------------------------------------------------
+
+
+class RowsOfVariables:
+    """Rows of one variable and no matrix, such as a squared deviation: they belong to its metric.
+
+    Such a row says ``f du + D dy = r``, so ``dy = (r - f du) / D``. In the equations of the variable it adds
+    ``f^2 / D`` to ``1 / D_u``, and takes ``f r / D`` from ``q``.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows, column : int array
+        The rows and their variables.
+    entry : array
+        The coefficients ``f``.
+    """
+
+    def __init__(self, plan: Plan, rows: IntArray, column: IntArray, entry: Array) -> None:
+        self._plan, self._rows, self._column, self._entry = plan, rows, column, entry
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # Pays on: the nearest distance matrix as a matrix inequality, n = 40.
+    @classmethod
+    def of(cls, plan: Plan, B: Any) -> RowsOfVariables | None:
+        """Return these rows, None where they are few."""
+        m = plan.m
+        if not B.shape[1] or m < _LEAST_SINGLE:
+            return None
+        row, column = B.nonzero()
+        single = (np.bincount(row, minlength=m) == 1) & (plan.A.norms() == 0)
+        if np.count_nonzero(single) < _MANY_SINGLE * m:
+            return None
+        row, column = row[single[row]], column[single[row]]
+        return cls(plan, row, column, np.ravel(B[row, column]))
+
+    def solver(self, at: ScalingPoint, factor: Callable[[ScalingPoint], Solve]) -> Solve:
+        """Return the solver of the system; `factor` returns that of the other rows.
+
+        Rows without bounds, and equalities, are left as they are, and so are those of variables in cones.
+        """
+        in_cones = np.zeros(len(at.D_u), dtype=bool)
+        in_cones[at.cones.index] = True
+        own = np.isfinite(at.D[self._rows]) & (at.D[self._rows] > 0) & ~in_cones[self._column]
+        rows, column, entry = self._rows[own], self._column[own], self._entry[own]
+        weight, D_u, count = entry / at.D[rows], at.D_u, len(at.D_u)
+        curvature = np.bincount(column, entry * weight, count)
+        with np.errstate(divide="ignore"):
+            joint = np.where(curvature > 0, 1 / (1 / D_u + curvature), D_u)
+        share = np.divide(joint, D_u, out=np.ones(count), where=(curvature > 0) & (D_u > 0))
+        D = at.D.copy()
+        D[rows] = np.inf
+        point = ScalingPoint(self._plan, at.X, at.roots, at.Z_roots, D, joint, at.cones, at.p_u, at.K)
+        solve = factor(point)
+
+        def solver(rhs: RightHandSide) -> Step:
+            q = rhs.q - np.bincount(column, weight * rhs.r[rows], count)
+            step = solve(RightHandSide(rhs.weight, rhs.R, rhs.r, share * rhs.r_u, q))
+            dy = step.y.copy()
+            dy[rows] = rhs.r[rows] / at.D[rows] - weight * step.u[column]
+            return Step(step.X, step.u, dy, step.adjoint)
+
+        return solver
 
 
 # --- Pairs of rows --------------------------------------------------------------------------------------
