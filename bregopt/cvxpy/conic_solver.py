@@ -23,6 +23,7 @@ from bregopt.cvxpy.conic_program import QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.outcomes import (
     INFEASIBLE_OR_UNBOUNDED,
     UNBOUNDED,
+    UNPROVEN,
     Outcome,
     certified,
     solve_conic,
@@ -57,6 +58,8 @@ _CLARABEL_NAMES = {
 }
 # Statuses of answers to programs with exponential cones after which Clarabel is asked.
 _INACCURATE = "AlmostSolved", "InsufficientProgress"
+# Its statuses that say more than a contradiction or a ray of ours without proof.
+_ENDS = ("Solved", "AlmostSolved", "PrimalInfeasible", "DualInfeasible")
 _OTHER_CONES = {"p3d": "power", "pnd": "power"}
 # Clarabel is asked for this fraction of the tolerance, but for no tolerance below the finest that it reaches.
 _MARGIN, _FINEST = 1e-3, 1e-12
@@ -137,23 +140,27 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
                 found = solve_conic(conic, warm_start, ours, cache)
             if isinstance(found, Outcome):
                 found = found if quadratic is None else _shortened(found, quadratic)
-                if not (conic.exponential and ours["route"] == "auto" and found.status in _INACCURATE):
+                open_end = conic.exponential and ours["route"] == "auto" and found.status in _INACCURATE
+                if not (open_end or found.status in UNPROVEN):
                     return found
                 ended = found
-                found = f"{ended.stats['route']} ended with a gap of {ended.stats['gap']:.1e}"
+                end = f"a gap of {ended.stats['gap']:.1e}" if open_end else "no proof of what it found"
+                found = f"{ended.stats['route']} ended with {end}"
             reason = found
         tol = float(options.get("tol", _TOL))
         if conic is not None and not conic.exponential:
             # Our certificate is stricter, and Clarabel's last steps converge fast.
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         found = self._by_clarabel(data, warm_start, verbose, options)
-        if ended is not None and found.status != "Solved":
+        if ended is not None and ended.status in _INACCURATE and found.status != "Solved":
             return ended
         found = replace(found, stats={**found.stats, "reason": reason})
         if conic is not None and found.z is not None and not conic.exponential:
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
             status, numbers = certified(conic, found.status, x, z, tol)
             found = replace(found, status=status, stats={**found.stats, **numbers})
+        if ended is not None and found.status not in _ENDS:
+            return ended
         return self._with_a_point(found, data, options, tol) if found.status in UNBOUNDED else found
 
     def _by_clarabel(

@@ -22,6 +22,7 @@ from bregopt.routes.solution import Solution, Status
 __all__ = [
     "INFEASIBLE_OR_UNBOUNDED",
     "UNBOUNDED",
+    "UNPROVEN",
     "Outcome",
     "certified",
     "contradiction_of",
@@ -50,6 +51,7 @@ _LEAST_FALL = 3e-4  # of the objective along a ray, relative to their norms: ten
 # Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
 _ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
 _PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
+UNPROVEN = tuple(_PROOFS.values())
 # The status of the dual, and the status of the problem that follows.
 _STATUS_OF_DUAL = {
     Status.INFEASIBLE: Status.UNBOUNDED,
@@ -83,13 +85,15 @@ def solve_conic(
 ) -> Outcome | str:
     """Return the answer of a route, or the reason why there is none.
 
-    If the answer does not meet the tolerance, the other reading is solved too.
+    If the answer does not meet the tolerance, the other reading is solved too. A contradiction or a ray
+    without proof is the outcome where there is no answer.
     """
     for name in options.keys() - {"route", *field_names(Settings)}:
         known = option_names(options["route"])
         if name not in known:
             raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, {'route', *known})}")
     inaccurate: list[Outcome] = []
+    unproven: list[Outcome] = []
     reasons: list[str] = []
     for reading in _readings(conic, cache, reasons):
         found = _by_route(conic, reading, warm_start, options, cache)
@@ -99,10 +103,14 @@ def solve_conic(
             reasons.append(found)
         elif found.status == _CLARABEL_STATUS[Status.OPTIMAL_INACCURATE]:
             inaccurate.append(found)
+        elif found.status in UNPROVEN:
+            unproven.append(found)
         else:
             return found
     if inaccurate:
         return min(inaccurate, key=lambda found: found.stats["error"])
+    if unproven:
+        return unproven[0]
     return "; ".join(reasons) or str(too_large(conic))
 
 
@@ -204,7 +212,7 @@ def _by_route(
     except (SolverError, MemoryError) as error:
         return f"{routing.choose(program, route, own).name} failed on its {form} form: {error!r}"
     route = solution.solver
-    if _gave_up(solution, own):
+    if _gave_up(solution, own) and _CLARABEL_STATUS[Status(solution.status)] not in UNPROVEN:
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
     if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution._point[2]):
         return f"{route} found a ray of the {form} form's dual that hardly decreases the objective"

@@ -286,3 +286,21 @@ def test_data_of_a_problem_are_solved_and_unpacked_by_hand():
     assert problem.status == "optimal"
     assert problem.value == pytest.approx(np.linalg.eigvalsh(C)[0], abs=1e-7)
     assert problem.solver_stats.extra_stats["route"] == "path"
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("handed", ["nowhere", "to a proof"])
+def test_a_cone_that_is_infeasible_in_the_limit_has_a_status(monkeypatch, handed):
+    """No ``t`` has ``|(t, s)| <= t`` and ``s = 1``, but large ones nearly do: no proof exists."""
+    X, t = cp.Variable((2, 2), PSD=True), cp.Variable()
+    if handed == "to a proof":  # Clarabel's word counts where it is proven, which this one is not
+        monkeypatch.setattr(
+            "bregopt.cvxpy.conic_solver.certified", lambda *_: ("PrimalInfeasible", {"error": 0.0})
+        )
+    rows = [cp.norm2(cp.hstack([t, 1.0])) <= t, t == 3 * X[0, 0], X[0, 1] >= 0.5]
+    problem = cp.Problem(cp.Minimize(X[1, 1]), rows)
+    problem.solve(solver="BREGOPT")
+    assert problem.status == ("infeasible_inaccurate" if handed == "nowhere" else "infeasible")
+    stats = problem.solver_stats.extra_stats
+    assert stats["route"] == ("path" if handed == "nowhere" else "CLARABEL")
+    assert handed == "nowhere" or "no proof of what it found" in stats["reason"]
