@@ -221,7 +221,7 @@ def read_directly(conic: Conic, pivots: Pivots, known: Direct | None = None) -> 
         return Direct(conic, known.program.restated(bounds=bounds, offset=offset), rows)
     count, cost = sum(conic.soc), c[F]
     if rows.substituted is not None:
-        cost = without_round_off(cost, rows.substituted.T, -T * c[P])
+        cost = without_round_off(cost, rows.substituted, -T * c[P])
     price = np.zeros(count + len(conic.places.weight))
     price[D - conic.linear] = -rows.per_entry * c[P]
     k = len(F) + count

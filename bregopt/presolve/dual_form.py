@@ -206,6 +206,11 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     return Dualized(whole, program, form, used, multiplied, held)
 
 
+def _row_of(A: Any) -> IntArray:
+    """Return the row of each entry of a CSR matrix."""
+    return np.arange(A.shape[0]).repeat(np.diff(A.indptr))
+
+
 def _with_variables(K: Any, held: IntArray) -> Any:
     """Return rows with a row for each of some variables after them."""
     if not len(held):
@@ -221,7 +226,9 @@ def _blocks(form: MatrixInequalities) -> tuple[Block, ...]:
     """Return the blocks of ``Z``, with the costs ``F_0``."""
     costs = {}
     if form.F_0.any():
-        costs = {t.block: t.rows for t in svec_map(form.whole.A.orders, sp.csr_array(form.F_0[None])).terms}
+        at = form.F_0.nonzero()[0]
+        cost = csr_of(form.F_0[at], 0 * at, at, (1, len(form.F_0)))
+        costs = {t.block: t.rows for t in svec_map(form.whole.A.orders, cost).terms}
     return tuple(Block(block.name, block.n, costs.get(b)) for b, block in enumerate(form.whole.blocks))
 
 
@@ -379,7 +386,7 @@ def matrix_inequalities(
         kept[used],
         rows_at(K, np.flatnonzero(used)),
         bounds.slice(np.flatnonzero(used)),
-        without_round_off(np.concatenate([program.c, prices[others]]), F_D.T, prices[own]),
+        without_round_off(np.concatenate([program.c, prices[others]]), F_D, prices[own]),
         program.offset + float(prices[own] @ F_0[own]),
     )
 
@@ -449,7 +456,7 @@ def _first_single_rows(rows: Any, block: IntArray, equal: Mask) -> IntArray:
 
     Of several, it is the one with the fewest entries.
     """
-    row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    row = _row_of(rows)
     _, pair, count = np.unique(
         row * (block.max() + 1) + block[rows.indices], return_inverse=True, return_counts=True
     )
@@ -463,7 +470,7 @@ def _first_single_rows(rows: Any, block: IntArray, equal: Mask) -> IntArray:
 def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
     """Return the given elements of a sparse matrix, which are stored, row by row in ascending order."""
     width = rows.shape[1]
-    key = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)) * width + rows.indices
+    key = _row_of(rows) * width + rows.indices
     values: Array = rows.data[np.searchsorted(key, row * width + entry)]
     return values
 
@@ -495,8 +502,7 @@ def _stacked(F_D: Any, defined: IntArray, others: IntArray, k: int) -> Any:
     """Return ``F``: the rows `F_D` of defined entries, and the other entries as elements of ``v``."""
     if not len(others):
         return F_D
-    D = sp.coo_array(F_D)
-    row = np.concatenate([defined[D.coords[0]], others])
-    column = np.concatenate([D.coords[1], k + np.arange(len(others))])
-    value = np.concatenate([D.data, np.ones(len(others))])
+    row = np.concatenate([defined[_row_of(F_D)], others])
+    column = np.concatenate([F_D.indices, k + np.arange(len(others))])
+    value = np.concatenate([F_D.data, np.ones(len(others))])
     return csr_of(value, row, column, (len(defined) + len(others), k + len(others)))

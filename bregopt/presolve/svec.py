@@ -342,11 +342,11 @@ def oriented(bounds: Bounds, sign: Array) -> tuple[Array, Array]:
 
 
 def without_round_off(c: Array, A: Any, price: Array) -> Array:
-    """Return ``c + A price``, zero where that is round-off: a cost of round-off seems to fall without end."""
+    """Return ``c + A'price``, zero where that is round-off: a cost of round-off seems to fall without end."""
     if not price.any():
         return c
-    total = c + A @ price
-    return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A) @ np.abs(price)), total, 0.0)
+    total = c + A.T @ price
+    return np.where(np.abs(total) > ENTRY_NOISE * (np.abs(c) + abs(A).T @ np.abs(price)), total, 0.0)
 
 
 def all_differ(program: Program) -> bool:

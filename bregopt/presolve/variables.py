@@ -389,7 +389,7 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
         labels=program.labels_of(left),
     )
     if program.c[J].any():
-        cost, c = float(program.c[J] @ first), without_round_off(smaller.c, slope.T, program.c[J])
+        cost, c = float(program.c[J] @ first), without_round_off(smaller.c, slope, program.c[J])
         smaller = replace(smaller, c=c, offset=program.offset + cost, constant=program.stated_constant)
     return Substituted(program, smaller, J, kept, first, slope, row, entry[by_row], left)
 
