@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -24,7 +24,7 @@ from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
-from bregopt.linalg import symmetrize
+from bregopt.linalg import lean, rows_at, symmetrize
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, coefficients, exposures_of
 from bregopt.presolve.svec import Svec, sparse_svec, svec
@@ -466,20 +466,20 @@ def singular_point(program: Program) -> list[Array] | None:
     """Return psd matrices that meet the equalities, None if some are definite or none are found."""
     equal = program.bounds.equal
     identity = np.concatenate([svec(np.eye(n)) for n in program.A.orders])
-    A: Any = sparse_svec(program.A)[equal]
-    level, b = A @ identity, program.bounds.lo[equal]
+    A = lean(rows_at(sparse_svec(program.A), equal.nonzero()[0]))
+    At, level, b = A.T, A @ identity, program.bounds.lo[equal]
     alpha = abs(float(level @ b)) / (float(level @ level) or 1.0) or 1.0
     if np.abs(alpha * level - b).max() <= _ON_ROWS * np.abs(b).max(initial=0.0):
         return None
     from scipy.sparse.linalg import splu  # few programs wait
 
-    gram = sp.csc_array(A @ A.T)
+    gram = sp.csc_array(A @ At)
     factor = splu(gram + _RIDGE * sp.diags_array(gram.diagonal() + TINY, format="csc"))
     space, x = Svec(program.A.orders, 0), alpha * identity
     for _ in range(_PROJECTIONS):
         checkpoint(max(program.A.orders))
         for _ in range(_CORRECTIONS):
-            x = x - A.T @ factor.solve(A @ x - b)
+            x = x - At @ factor.solve(A @ x - b)
         X = [stack[0] for stack in space.points(x[None])[0]]
         eigen = [np.linalg.eigh(M) for M in X]
         if np.abs(A @ x - b).max() > _ON_ROWS * max(np.abs(b).max(initial=0.0), alpha):
