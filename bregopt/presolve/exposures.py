@@ -110,10 +110,11 @@ def _exposure(program: Program, b: int, before: Array, used: Mask) -> Exposure |
         return None
     rows, weight, ranges = [], [], []
     for k, sign, A in _pinned(program, b, face, used):
-        own = _range_of(sign * face.compress(A))
+        norm = float(np.linalg.norm(A))
+        own = _range_of(sign * face.compress(A), norm)
         if own is not None:
             rows.append(k)
-            weight.append(sign / float(np.linalg.norm(A)))
+            weight.append(sign / norm)
             ranges.append(own / max(float(np.linalg.norm(own)), TINY))
     if rows:
         left, s, _ = np.linalg.svd(np.column_stack(ranges), full_matrices=False)
@@ -181,10 +182,13 @@ def _diagonals(rows: Rows) -> tuple[Array, IntArray]:
     return value, row
 
 
-def _range_of(A: Array) -> Array | None:
-    """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd."""
+def _range_of(A: Array, norm: float) -> Array | None:
+    """Return a basis of the range of a psd matrix by pivoted Cholesky steps, None if it is not psd.
+
+    It is zero up to the round-off of numbers as large as `norm`.
+    """
     size = float(np.abs(A).max())
-    if size <= FACE_NOISE:
+    if size <= FACE_NOISE * norm:
         return None
     tol = len(A) * FACE_NOISE * size
     packed, pivot, rank, _ = scipy.linalg.lapack.dpstrf(A, tol=tol, lower=1)

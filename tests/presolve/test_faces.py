@@ -193,6 +193,20 @@ def test_a_compression_that_is_a_multiple_of_a_singular_matrix_is_a_face(seed):
     assert found.value == pytest.approx(plain.value, rel=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1e-14, 1.0, 1e4])
+def test_round_off_of_a_large_row_is_no_face(unit):
+    """On the face ``v'X = 0`` a row of ``v'Xw`` vanishes, but for round-off, which may be positive."""
+    for seed in range(12):
+        v, w = np.linalg.qr(np.random.default_rng(seed).normal(size=(2, 2)))[0].T
+        X, corner = bo.PSD(2), np.outer(v, w) + np.outer(w, v)
+        rows = [bo.inner(np.outer(v, v), X) == 0, bo.inner(unit * corner, X) == 0]
+        found = bo.Problem(bo.Minimize(bo.trace(X)), [*rows, bo.inner(np.outer(w, w), X) == 1]).solve("path")
+        assert found.status == "optimal"
+        assert found.value == pytest.approx(1)
+    zero = bo.Problem(bo.Minimize(bo.trace(X)), [bo.inner(unit * np.outer(v, v), X) == 0, rows[1]])
+    assert implied_faces(zero.program()).program.faces[0].order == 1
+
+
 def test_signs_that_contradict_each_other_are_infeasible():
     A = np.eye(5)
     signs = [(0, 1, 1.0), (1, 2, 1.0), (0, 2, -1.0)]
