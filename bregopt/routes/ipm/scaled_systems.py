@@ -253,12 +253,13 @@ def _reflected(G: Array) -> tuple[Array, Array, Array]:
     squares = np.add.reduce(G * G, axis=1)
     if not math.isfinite(np.add.reduce(squares)):
         raise LinAlgError("the scaled rows are not finite")
-    least = _DEPENDENT * np.sqrt(squares + (squares == 0))
+    least = _DEPENDENT * np.sqrt(squares)
     if G.shape[1] >= m:
         Q, tau, _, _ = lapack.dgeqrf(G.T, lwork=_PANEL * m)
-        if np.logical_and.reduce(np.abs(Q.diagonal()) >= least):
+        if np.logical_and.reduce(np.abs(Q.diagonal()) > least):
             return Q, tau, Q[:m]
-    Q, tau, _, _ = lapack.dgeqrf(np.concatenate([G, np.diag(least)], axis=1).T, lwork=_PANEL * m)
+    own = np.diag(least + (least == 0) * _DEPENDENT)
+    Q, tau, _, _ = lapack.dgeqrf(np.concatenate([G, own], axis=1).T, lwork=_PANEL * m)
     return Q, tau, Q[:m]
 
 
