@@ -96,7 +96,7 @@ def run_directly(
     """
     begin = time.perf_counter()
     progress = Progress(solver.name, maximize=program.maximize)
-    first = _started(start, Presolved(program, ()), program.m)
+    first = start and _started(start, Presolved(program, ()), program.m)
     found = solver.solve_directly(program, settings, first, progress)
     if found is None:
         return None

@@ -472,8 +472,8 @@ def _followed_directly(
     program, whole = presolved.program, presolved.whole
     plan, scale, tuning, tol = engine.plan, scale_of(program), settings.tuning, settings.tol
     enough = tuning.path_share * presolved.margin * tol
-    method = _CentralPath(engine, at, program, settings, progress)
-    scores = method.scores
+    method = None if inside else _CentralPath(engine, at, program, settings, progress)
+    scores = _Scores(program, engine) if method is None else method.scores
     assert scores is not None  # the objective is linear
     inner, stop, before = None, StopReason.MAX_ITER, at.y
     step, trials, progressed, error, miss = 0, 0, 0, math.inf, math.inf
@@ -500,9 +500,9 @@ def _followed_directly(
         falls, left = seen.primal_residual <= left / 2, seen.primal_residual
         try:
             proof = None
-            if not inside and seen.primal_residual <= enough:  # a ray needs a point that it begins at
+            if method is not None and seen.primal_residual <= enough:  # a ray needs a point that it begins at
                 proof = method.ray(at, seen, step)
-            elif not inside and not falls:
+            elif method is not None and not falls:
                 proof = method.contradiction(at, before, step)
             if proof is not None:
                 found = presolved.restore(proof)
@@ -514,7 +514,7 @@ def _followed_directly(
                 return None
             if not math.sqrt(at.X @ at.X) <= DIVERGENT**2 * scale.primal:
                 return None
-            new = engine.advance(at) if inside else method.advance(at)
+            new = engine.advance(at) if method is None else method.advance(at)
         except CutShort as cut:
             stop = reason(cut)
             break

@@ -159,6 +159,8 @@ class Plan:
         The length of the flat vector, and the sum of the orders of all matrices on their faces.
     faces : list of Group
         The blocks on proper faces.
+    listed : array, sparse array or None
+        The matrix of the rows on the flat vector; None where some are not listed.
     grams : dict
         Of the start: the solver for the Gram matrix of some equalities, and multipliers of the identity.
     finite : FiniteBounds or None
@@ -206,6 +208,7 @@ class Plan:
         self.faces = [group for group in groups if group.cone.is_face]
         self._shapes = [(group.part, group.shape) for group in groups]
         self._map, self._adjoint, self._by_formula = self._listed_rows()
+        self.listed = None if self._by_formula else self._map
         if joint:
             table = np.zeros((self.m, self.size)) if self._map is None else self._map
             groups[-1].take_rows(dense(table[:, groups[-1].part]))
@@ -232,11 +235,6 @@ class Plan:
             if A.m * known.size <= _SMALL_MAP:
                 A.plans[cls] = known
         return known
-
-    @property
-    def listed(self) -> Any:
-        """The matrix of the rows on the flat vector, dense or sparse; None where some are not listed."""
-        return None if self._by_formula else self._map
 
     def views(self, v: Array) -> list[Array]:
         """Return the arrays of the groups in a flat vector, as views."""
