@@ -259,7 +259,7 @@ def newton_work(program: Program) -> float:
     rows, terms = np.zeros((2, len(program.blocks)))
     for term in program.A.terms:
         rows[term.block] += term.rows.m
-        terms[term.block] += term.rows.count()
+        terms[term.block] += term.count
     order = np.array(program.A.orders, dtype=float)
     return work + float(np.minimum(terms**2, 2 * rows * order**3 + rows * terms).sum())
 
@@ -404,7 +404,7 @@ def _may_have_defined_entries(
     left = program.k + int(widths.sum()) - largest
     if left > int(program.bounds.equal.sum()) or not program.bounds.kinds <= _PENALTIES:
         return False
-    if sum(term.rows.count() for term in program.A.terms) + int(widths.sum()) > _LARGEST_LISTED:
+    if sum(term.count for term in program.A.terms) + int(widths.sum()) > _LARGEST_LISTED:
         return False
     single = np.minimum(_single_entries(program), widths)
     if entire:

@@ -456,7 +456,7 @@ def has_rows_of_integers(program: Program) -> bool:
 
 
 def _of_integers(term: Term) -> bool:
-    if term.rows.count() > _MOST_TERMS:
+    if term.count > _MOST_TERMS:
         return False
     value = term.rows.coordinates().value
     return bool((value == np.rint(value)).all())

@@ -125,7 +125,7 @@ def zero_sums(program: Program, tolerances: Tolerances) -> WithEqualities | None
     zero = bounds.hard & ((bounds.lo == 0) | (bounds.hi == 0))
     if not (zero & bounds.equal).any() or not (zero & ~bounds.equal).any():
         return None
-    if sum(term.rows.count() for term in program.A.terms) > _LARGEST_LISTED:
+    if sum(term.count for term in program.A.terms) > _LARGEST_LISTED:
         return None
     relations, implied = _Search(program).relations()
     if not relations:

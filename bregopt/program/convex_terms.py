@@ -203,7 +203,7 @@ def _matrix_of(term: ConvexTerm) -> int | None:
     blocks, function = {own.block for own in term.A.terms}, term.function
     assert isinstance(function, OfMatrices)
     alone = len(blocks) == len(function.orders) == 1 and not term.b.any() and abs(term.B).sum() == 0
-    single = sum(own.rows.count() for own in term.A.terms) == function.size  # each argument is one entry
+    single = sum(own.count for own in term.A.terms) == function.size  # each argument is one entry
     if function.hermitian or not (alone and single):
         return None
     (b,) = blocks

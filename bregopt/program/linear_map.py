@@ -56,6 +56,11 @@ class Term(PickledWithoutCache):
         return self.rows.norms()
 
     @cached_property
+    def count(self) -> int:
+        """The number of terms of all rows."""
+        return self.rows.count()
+
+    @cached_property
     def place(self) -> IntArray | slice:
         """The indices in the stack: a slice, which gives a view, where they are consecutive."""
         return span(self.at)
@@ -191,7 +196,7 @@ class LinearMap(PickledWithoutCache):
     @cached_property
     def disjoint(self) -> bool:
         """Whether no two coefficients are on one entry, as for known entries: the rows are orthogonal."""
-        if sum(term.rows.count() for term in self.terms) > sum(n * (n + 1) // 2 for n in self.orders):
+        if sum(term.count for term in self.terms) > sum(n * (n + 1) // 2 for n in self.orders):
             return False
         for b, n in enumerate(self.orders):
             entries = [term.rows.coordinates() for term in self.terms_of(b)]

@@ -403,7 +403,7 @@ def _many_rows(program: Program) -> bool:
         return False
     if newton_unknowns(form) ** 3 / 3 < least:
         return False
-    terms = sum(term.rows.count() for term in reduced.A.terms)
+    terms = sum(term.count for term in reduced.A.terms)
     if reduced.k * reduced.m > _OF_VARIABLES * cubes:
         terms += reduced.B.nnz
     if terms > _FEW_ENTRIES * reduced.m:

@@ -112,7 +112,7 @@ class Lagrangian:
         in_cones = program.cones.index
         if np.isfinite(program.u_lo[in_cones]).any() or np.isfinite(program.u_hi[in_cones]).any():
             return "variables in second-order cones have bounds of their own"
-        count = sum(term.rows.count() for term in program.A.terms)
+        count = sum(term.count for term in program.A.terms)
         if count > _MOST_TERMS:
             return f"the rows have about {count:.1e} terms, and it lists up to {_MOST_TERMS:.0e}"
         return None

@@ -113,7 +113,7 @@ class Gram:
         found = self._with(low_rank)
         # A congruence meets rank-one rows one by one; few entries cost less among the others.
         # Pays on: 150 inequalities, 20 of them dense, and one distance, n = 30.
-        few = low_rank and sum(t.rows.count() for t in low_rank) <= _FEW_ENTRIES
+        few = low_rank and sum(t.count for t in low_rank) <= _FEW_ENTRIES
         return found if found.congruences is None or not few else self._with([])
 
     def _with(self, low_rank: list[Term]) -> _Formulas:
@@ -345,7 +345,7 @@ class RowAction:
     def __init__(self, A: LinearMap, block: int = 0) -> None:
         self._A, self._block, self._n = A, block, A.orders[block]
         self._parts = A.terms_of(block)
-        count = sum(term.rows.count() for term in self._parts)
+        count = sum(term.count for term in self._parts)
         self.by_term = count <= _SPARSE_FRACTION * self._n**2
         self.by_entry = self.by_term and count <= _TERMS_PER_ORDER * self._n
         self.sparse = self.by_term and self._n >= SPARSE_ORDER

@@ -419,7 +419,7 @@ class Plan:
         ]
         if not listed:
             return None, None, by_formula
-        if small or sum(term.rows.count() for *_, term in listed) > _DENSE_FRACTION * m * size:
+        if small or sum(term.count for *_, term in listed) > _DENSE_FRACTION * m * size:
             rows: Any = np.zeros((m, size))
             others = []
             for own in listed:
@@ -476,7 +476,7 @@ def _stacks(
     whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= _STACK_ORDER]
     for _, blocks in groupby(sorted(whole, key=kind), key=kind):
         own = tuple(blocks)
-        if len(own) > 1 and sum(t.rows.count() for b in own for t in A.terms_of(b)) <= _STACK_TERMS:
+        if len(own) > 1 and sum(t.count for b in own for t in A.terms_of(b)) <= _STACK_TERMS:
             from bregopt.routes.ipm.many_blocks import (
                 StackRows,  # only several equal orders wait
                 StackTerms,

@@ -406,7 +406,7 @@ class _Map:
             form = term.rows.products()
             if form is None:
                 self._others.append((term.at, term.rows))
-            elif sp.issparse(form.U) and term.rows.count() <= _FEW_TERMS * len(term.at):
+            elif sp.issparse(form.U) and term.count <= _FEW_TERMS * len(term.at):
                 entries = SparseRows.of(len(term.at), self._n, term.rows.coordinates())
                 self._others.append((term.at, entries))
             else:
