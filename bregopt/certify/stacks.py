@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ class StackedCertificate(NamedTuple):
 
     def of(self, k: int, mu: float = 1.0, offset: float = 0.0) -> Certificate:
         """Return the certificate of one problem, whose objective is times `mu` plus `offset`."""
-        primal, dual, gap, residual, error = [float(own[k]) for own in self]
+        primal, dual, gap, residual, error = map(float, map(itemgetter(k), self))
         return Certificate(mu * primal + offset, mu * dual + offset, gap, residual, 0.0, mu * error)
 
     def statuses(self, tol: float) -> list[str]:
@@ -399,7 +400,7 @@ def certified(
         The eigenvalues at the multipliers, where the matrices are congruent to the minimizers.
     """
     ahead = near.largest / rule.tol_X
-    if ((ahead > 1) & (ahead <= last / 2)).all():  # all take another step in any case
+    if False not in ((ahead > 1) & (ahead <= last / 2)):  # all take another step in any case
         none = np.zeros(len(live), dtype=bool)
         return Certified(joined([], stack), none, ahead)
     certificate = certify_stack(stack, own.X, y, theta)
@@ -408,7 +409,7 @@ def certified(
     ends = met & ~((distance > 1) & (distance <= last / 2))
     last = np.where(met, distance, last)
     found = StackedAnswer(live, own.X, y, certificate, 0 * live + step, near.largest)
-    return Certified(found if ends.all() else found.some(ends), ends, last)
+    return Certified(found.some(ends) if False in ends else found, ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:

@@ -422,7 +422,7 @@ class EntryStack:
     @cached_property
     def fixed(self) -> bool:
         """Whether all entries with bounds are fixed."""
-        return bool((self.lo == self.hi).all())
+        return False not in (self.lo == self.hi)
 
     @cached_property
     def units(self) -> Array:

@@ -446,7 +446,8 @@ def _direction(stack: EntryStack, at: _Points, formed: bool) -> tuple[Array, Arr
     derivative = stack.divergence.derivative(at.theta, at.V)
     if formed:
         H = _hessian(stack, derivative)
-        diagonal = _away_from_zero(diagonal_of(H))
+        of_H = diagonal_of(H)
+        diagonal = _away_from_zero(of_H)
 
         def product(v: Array) -> Array:
             return (H @ v[:, :, None])[:, :, 0]
@@ -458,7 +459,7 @@ def _direction(stack: EntryStack, at: _Points, formed: bool) -> tuple[Array, Arr
             return _hessian_product(stack, derivative, v)
 
     if formed and stack.alone:
-        diagonal_of(H)[:] += _RIDGE * diagonal
+        of_H += _RIDGE * diagonal
         return solutions_of(H, stack.divergence.residual(at.activity, stack.lo)), diagonal, solved
     right = at.gradient.copy()
     right[:, : stack.n] = stack.divergence.residual(at.activity[:, : stack.n], stack.lo[:, : stack.n])
