@@ -352,7 +352,7 @@ class PrimalDualPoint:
                 dense[b] = W
         found = least_eigenvalues(list(dense.values()), [self._sharp and _is_exact(traces[b]) for b in dense])
         smallest.update(zip(dense, found, strict=True))
-        return tuple(smallest.get(b, 0.0) for b in range(len(program.blocks)))
+        return tuple([smallest.get(b, 0.0) for b in range(len(program.blocks))])
 
     @cached_property
     def bound(self) -> DualBound:

@@ -562,7 +562,8 @@ def _certified(
         answer = replace(answer, X=plain)
         return answer, certify(PrimalDualPoint(presolved.whole, plain, answer.u, answer.y, S=answer.S))
     slacks = plan.matrices(at.Z if at.residual is None else at.Z + at.residual)
-    known = Known(activity=at.activity, traces=plan.traces(at.X), cone_residual=0.0, slacks=slacks)
+    costs, traces = float(engine.cost @ at.X), plan.traces(at.X)
+    known = Known(activity=at.activity, costs=costs, traces=traces, cone_residual=0.0, slacks=slacks)
     return answer, certify(PrimalDualPoint(presolved.whole, X, at.u, at.y, **known))
 
 

@@ -324,7 +324,7 @@ class Engine:
         R = None if at.residual is None and predictor is None else self._matrix_rhs(at, predictor)
         step = solve(RightHandSide(weight, R, r[:m], r_u, q))
         multipliers = np.concatenate([step.y, q - program.Bt @ step.y]) if len(q) else step.y
-        if not math.isfinite(multipliers @ multipliers + step.u @ step.u):
+        if not math.isfinite(np.add.reduce(multipliers) + np.add.reduce(step.u)):
             return None
         bounds = None
         if at.bounds is not None and equations is not None:
@@ -516,7 +516,7 @@ class Engine:
         if len(u):
             y, z = y[: self._m], y[self._m :].copy()
             z[second_order.cones.index] = second_order.z
-        if not y @ y < _LARGEST_MULTIPLIER**2:
+        if not np.maximum.reduce(np.abs(y), initial=0.0) < _LARGEST_MULTIPLIER:
             return None
         X_parts = self.plan.views(X)
         X_roots = self.plan.roots(X_parts)
