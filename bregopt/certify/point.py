@@ -457,7 +457,7 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     miss = left / _price_units(program)
     least = float(reduced[closed] @ end[closed])
-    return least, float(miss.max()), float(left @ np.abs(u)), math.sqrt(left @ left)
+    return least, float(np.maximum.reduce(miss)), float(left @ np.abs(u)), math.sqrt(left @ left)
 
 
 @kept

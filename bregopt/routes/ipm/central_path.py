@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregopt.arrays import EPS, TINY, Array, IntArray
+from bregopt.arrays import EPS, TINY, Array
 from bregopt.certify import Certificate, Known, PrimalDualPoint, certify, trace_bounds
 from bregopt.certify.certificate import NEGLIGIBLE_OBJECTIVE, ROUND_OFF_OF_TERMS
 from bregopt.certify.point import (
@@ -316,11 +316,10 @@ class _Scores:
         unit = program.row_units * scale.primal
         self._noise, self._round_off = ROW_NOISE * unit, 4 * EPS * unit
         self._reach, self._stated = np.maximum(bounds.sizes, self._noise), np.maximum(bounds.sizes, unit)
-        self._units = self._units_at(self._reach)
+        self._unit = np.maximum(np.minimum(self._reach, self._stated), TINY)
         # Bounds on traces and faces supply what the rows alone do not, and no proof needs hinges.
         self._supplied = bool(engine.plan.faces) or any(self._traces) or program.capped or not bounds.all_hard
-        self._norms, self._constant = program.A.norms(), program.stated_constant
-        self._zero_inside = bool((program.u_lo <= 0).all() and (program.u_hi >= 0).all())
+        self._constant = program.stated_constant
 
     def of(self, at: Iterate, y: Array, least: float) -> Certificate | None:
         """Return them, None where they are not known up to factors that matter.
@@ -346,24 +345,18 @@ class _Scores:
                 return None
             primal += float(self._prices @ missed[self._hinges])
             missed[self._hinges] = 0.0
-        reach, units = self._reach, self._units
         largest = max(traces[self._unbounded].tolist(), default=0.0)
         if len(at.u):
-            if ((at.u < program.u_lo) | (at.u > program.u_hi)).any():
+            if True in ((at.u < program.u_lo) | (at.u > program.u_hi)):
                 return None
             primal += float(program.c @ at.u)
             of_box, beyond, left, far = box_minimum(program, at.u, y)
             dual, cost = dual + of_box, cost + LARGEST_U * left
             miss = max(miss, beyond, far / sizes.costs)
-            reach = np.maximum(reach, program.absolute_B @ np.abs(at.u))
-            units = self._units_at(reach)
-            largest = max(largest, float((np.abs(at.u) * program.column_sizes).max()))
-        residual = float(
-            np.maximum.reduce(missed / units[0], initial=0.0)
-        )  # with the round-off of small rows
+            largest = max(largest, float(np.maximum.reduce(np.abs(at.u) * program.column_sizes)))
+        residual = float(np.maximum.reduce(missed / self._unit, initial=0.0))  # the exact one, or larger
         if residual > _NEGLIGIBLE:
-            units = self._units_at(np.maximum(reach, self._plan.magnitudes(at.X)))
-            residual = self._residual(missed, units)
+            residual = self._residual(missed, at)
         loss, factor = float(np.abs(y) @ missed), largest / (DIVERGENT * self._scale.primal)
         if factor > 1:
             residual *= factor
@@ -392,22 +385,19 @@ class _Scores:
             return False
         y = program.bounds.clip(y)
         # A box with zero inside adds nothing to what the rows demand.
-        if self._zero_inside and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
+        zero_inside = True not in ((program.u_lo > 0) | (program.u_hi < 0))
+        if zero_inside and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
             return True
         largest = float(self._plan.diagonals(self._plan.adjoint(y)).max(initial=0.0))
-        return largest > MENDED * float(np.abs(y) @ self._norms)
+        return largest > MENDED * float(np.abs(y) @ program.A.norms())
 
-    def _units_at(self, reach: Array) -> tuple[Array, IntArray]:
-        """Return the unit of each row's violation, and the rows that are small; `reach` is of its terms."""
-        units = np.maximum(np.minimum(reach, self._stated), TINY)
-        return units, (reach <= self._noise).nonzero()[0]
-
-    def _residual(self, missed: Array, units: tuple[Array, IntArray]) -> float:
+    def _residual(self, missed: Array, at: Iterate) -> float:
         """Return the largest relative violation of a row, zero for those of small rows by round-off."""
-        unit, small = units
-        relative = missed / unit
-        if len(small):
-            relative[small[missed[small] <= self._round_off[small]]] = 0.0
+        reach = np.maximum(self._reach, self._plan.magnitudes(at.X))
+        if len(at.u):
+            reach = np.maximum(reach, self._program.absolute_B @ np.abs(at.u))
+        relative = missed / np.maximum(np.minimum(reach, self._stated), TINY)
+        relative[(reach <= self._noise) & (missed <= self._round_off)] = 0.0
         return float(np.maximum.reduce(relative, initial=0.0))
 
 
