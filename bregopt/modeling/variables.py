@@ -246,7 +246,7 @@ class Variable(Operand):
             raise ValueError(f"{self.name}: give nonneg=True or lower=, not both")
         self.lower = self._bound(0.0 if nonneg else lower, "lower", -np.inf)
         self.upper = self._bound(upper, "upper", np.inf)
-        crossed = np.flatnonzero(self.lower > self.upper)
+        crossed = (self.lower > self.upper).nonzero()[0]
         if len(crossed):
             k = int(crossed[0])
             raise ValueError(
@@ -269,7 +269,7 @@ class Variable(Operand):
         array = _checked_value(symmetric_matrix(value, name) if self.symmetric else value, name, self.shape)
         found = self._elements_of(array)
         slack = VALUE_TOL * np.maximum(1.0, np.abs(found))
-        outside = np.flatnonzero((found < self.lower - slack) | (found > self.upper + slack))
+        outside = ((found < self.lower - slack) | (found > self.upper + slack)).nonzero()[0]
         if len(outside):
             k = int(outside[0])
             expected = f"{self.lower[k]:g} to {self.upper[k]:g}"

@@ -115,7 +115,7 @@ def _slacks(program: Program) -> tuple[IntArray, IntArray, Array]:
         none = np.zeros(0, dtype=np.intp)
         return none, none, np.zeros(0)
     (starts, rows, values), bounds = program.by_columns, program.bounds
-    slack = np.flatnonzero((np.diff(starts) == 1) & possible)
+    slack = ((np.diff(starts) == 1) & possible).nonzero()[0]
     row, weight = rows[starts[slack]], values[starts[slack]]
     below, above = np.isfinite(bounds.lo[row]), np.isfinite(bounds.hi[row])
     relieves = np.where(weight > 0, below & ~above, above & ~below) | ~priced[slack]
@@ -208,7 +208,7 @@ def absolute_values(program: Program, tolerances: Tolerances) -> Folded | None:
     if not priced.any() or not comparable(program):
         return None
     starts, row, coefficient = program.by_columns
-    variable = np.flatnonzero(priced & (np.diff(starts) == 2))
+    variable = (priced & (np.diff(starts) == 2)).nonzero()[0]
     if not len(variable):
         return None
     start, bounds = starts[variable], program.bounds
@@ -245,7 +245,7 @@ def _folded(program: Program, variable: IntArray, rows: IntArray, scale: Array) 
     below[first], above[first] = ends
     mask = np.ones(program.k, dtype=bool)
     mask[variable] = False
-    kept, left = np.flatnonzero(mask), np.setdiff1d(np.arange(program.m), rows[1])
+    kept, left = mask.nonzero()[0], np.setdiff1d(np.arange(program.m), rows[1])
     folded = replace(
         program.of_variables(kept),
         bounds=type(bounds)(below, above, kind, gamma),
@@ -342,7 +342,7 @@ def differences(program: Program, tolerances: Tolerances) -> Joined | None:
     lo[row] = hi[row] = right
     mask = np.ones(program.k, dtype=bool)
     mask[variable] = False
-    kept, weights = np.flatnonzero(mask), np.zeros(program.m)
+    kept, weights = mask.nonzero()[0], np.zeros(program.m)
     weights[row] = (p - q) / 2
     constant = float((program.c[variable] * least).sum() - weights[row] @ right)
     joined = replace(
@@ -363,11 +363,11 @@ def _pairs(program: Program) -> Pairs | None:
     if np.count_nonzero(single) < 2 or not equal.any():
         return None
     starts, rows, values = program.by_columns
-    own = np.flatnonzero(single & (np.diff(starts) == 1))
+    own = (single & (np.diff(starts) == 1)).nonzero()[0]
     row, weight = rows[starts[own]], values[starts[own]]
     of_row = np.full((2, program.m), -1)  # one variable of each sign
     for sign in (0, 1):
-        chosen = np.flatnonzero(equal[row] & ((weight > 0) == bool(sign)))
+        chosen = (equal[row] & ((weight > 0) == bool(sign))).nonzero()[0]
         of_row[sign, row[chosen]] = chosen
     found = np.flatnonzero((of_row >= 0).all(axis=0))
     place = of_row[:, found]
@@ -469,11 +469,11 @@ def opposite_rows(program: Program, tolerances: Tolerances) -> InSlacks | None:
     below, above = np.isfinite(bounds.lo)[row], np.isfinite(bounds.hi)[row]
     relaxes = bounds.hard[row] & (below ^ above) & (B.data != 0) & ((B.data > 0) == below)
     twice = np.bincount(B.indices[relaxes], minlength=program.k) == 2
-    variable = np.flatnonzero(twice & ~program.in_cones & np.isinf(program.u_hi))
+    variable = (twice & ~program.in_cones & np.isinf(program.u_hi)).nonzero()[0]
     if not len(variable) or not comparable(program):
         return None
     variable = variable[~in_ratios(program)[variable]]
-    of_these = np.flatnonzero(relaxes & np.isin(B.indices, variable))
+    of_these = (relaxes & np.isin(B.indices, variable)).nonzero()[0]
     at = of_these[np.argsort(B.indices[of_these], kind="stable")].reshape(-1, 2).T
     rows, scale = row[at], np.abs(B.data[at])
     ends = np.where(below[at], bounds.lo[rows], -bounds.hi[rows]) / scale

@@ -142,11 +142,11 @@ def _pinned(program: Program, b: int, face: Face, used: Mask) -> Iterator[tuple[
     alone = program.in_one_matrix & ~used
     for term in program.A.terms_of(b):
         for sign, end in ((1.0, bounds.hi), (-1.0, bounds.lo)):
-            candidate = np.flatnonzero(alone[term.at] & (end[term.at] == 0))
+            candidate = (alone[term.at] & (end[term.at] == 0)).nonzero()[0]
             if len(candidate) == 0:
                 continue
             rows = term.rows.slice(candidate)
-            for local in np.flatnonzero(_may_be_psd(rows, sign, face)):
+            for local in _may_be_psd(rows, sign, face).nonzero()[0]:
                 checkpoint()
                 unit = np.zeros(rows.m)
                 unit[local] = 1.0
@@ -209,7 +209,7 @@ def _null_exposure(program: Program, b: int, before: Array, used: Mask) -> Expos
     n = face.order
     zero = program.in_one_matrix & bounds.equal & (bounds.lo == 0) & ~used
     terms = [term for term in program.A.terms_of(b) if not term.rows.single]
-    own = [np.flatnonzero(zero[term.at]) for term in terms]
+    own = [zero[term.at].nonzero()[0] for term in terms]
     count = sum(map(len, own))
     if not n <= count <= _LARGEST_ZERO_ROWS / n**2:
         return None
@@ -250,9 +250,9 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     at, i, j, weight = at[fixed], i[fixed], j[fixed], weight[fixed]
     value, on, n = program.bounds.lo[at] / weight, i == j, program.blocks[b].n
     root, place = np.zeros(n), np.zeros(n, dtype=np.intp)
-    root[i[on]], place[i[on]] = np.sqrt(np.maximum(value[on], 0.0)), np.flatnonzero(on)
+    root[i[on]], place[i[on]] = np.sqrt(np.maximum(value[on], 0.0)), on.nonzero()[0]
     size = root[i] * root[j]
-    pairs = np.flatnonzero(~on & (size > 0) & (np.abs(np.abs(value) - size) <= 4 * EPS * size))
+    pairs = (~on & (size > 0) & (np.abs(np.abs(value) - size) <= 4 * EPS * size)).nonzero()[0]
     if not len(pairs):
         return None
     from scipy.sparse.csgraph import connected_components  # slow to import, seldom needed
@@ -269,7 +269,7 @@ def _collinear_exposure(program: Program, b: int) -> Exposure | None:
     others = np.setdiff1d(np.concatenate([i, j]), first)
     w = np.bincount(place[i], 1 / root[i] ** 2, len(at)) + np.bincount(place[j], 1 / root[j] ** 2, len(at))
     w[pairs] = -2 * sign / size[pairs]
-    used = np.flatnonzero(w)
+    used = w.nonzero()[0]
     implied = at[np.concatenate([pairs, place[others]])]
     return Exposure(b, at[used], w[used] / weight[used], np.zeros((n, 0)), directions, implied)
 
@@ -289,7 +289,7 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     given = np.concatenate([term.at[equal[term.at]] for term in program.A.terms_of(b)])
     equal[_with_own_variable(program, given)] = False
     terms = [term for term in program.A.terms_of(b) if equal[term.at].any()]
-    own = [np.flatnonzero(equal[term.at]) for term in terms]
+    own = [equal[term.at].nonzero()[0] for term in terms]
     count = sum(map(len, own))
     largest = int((math.sqrt(8 * count + 1) - 1) / 2)  # order of a matrix that so many rows may fix
     if largest < 2 or count > _LARGEST_ZERO_ROWS / n**2:
@@ -365,7 +365,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
         return None
     from scipy.optimize import linprog  # slow to import, seldom needed
 
-    up, down = np.flatnonzero(np.isfinite(hi)), np.flatnonzero(np.isfinite(lo))
+    up, down = np.isfinite(hi).nonzero()[0], np.isfinite(lo).nonzero()[0]
     ends, n = len(up) + len(down), W.shape[1]
     above = np.column_stack([-np.vstack([W[up], -W[down]]).T, np.eye(n)])
     bound = np.concatenate([hi[up], -lo[down]])
@@ -380,7 +380,7 @@ def _diagonal_exposure(program: Program, b: int) -> Exposure | None:
     if np.abs(p) @ bound > FACE_NOISE * (np.abs(p) @ np.abs(bound)):  # within the tolerance of the solver
         return None
     weight = np.bincount(np.concatenate([up, down]), p, len(at)).astype(float)
-    fixed = np.flatnonzero(weight @ W > 0.5)
+    fixed = (weight @ W > 0.5).nonzero()[0]
     return Exposure(b, at, weight, np.zeros((n, 0)), np.eye(n)[:, fixed])
 
 

@@ -335,7 +335,7 @@ def implied_faces(program: Program) -> OnFaces | None:
     for exposure in exposures:
         if exposure.implied is not None:
             left_out[exposure.implied] = True
-    kept = np.flatnonzero(~left_out)
+    kept = (~left_out).nonzero()[0]
     return on_faces(program, exposures, kept)
 
 
@@ -384,7 +384,7 @@ def null_spaces(A: LinearMap, blocks: list[int]) -> dict[int, Array]:
         stack = np.array([symmetrize(A.adjoint(first, b)) for b in own])
         size = np.abs(np.linalg.eigvalsh(stack))
         noise = FACE_NOISE * n * size.max(axis=1)
-        for k in np.flatnonzero(size.min(axis=1) <= noise).tolist():
+        for k in (size.min(axis=1) <= noise).nonzero()[0].tolist():
             d, Q = np.linalg.eigh(stack[k])
             N = Q[:, np.abs(d) <= noise[k]]
             again = symmetrize(A.adjoint(second, own[k])) @ N

@@ -93,7 +93,7 @@ class Boxed(Reduced):
         y = scattered(self.kept, self.program.bounds.clip(own), self.whole.m)
         reduced = costs - self.program.Bt @ y[self.kept]
         for row, left in ((self.below, np.maximum(reduced, 0.0)), (self.above, np.minimum(reduced, 0.0))):
-            at = np.flatnonzero(row >= 0)
+            at = (row >= 0).nonzero()[0]
             y[row[at]] += left[at] / _only_entries(self.whole, row[at])[1]
         return y
 
@@ -130,7 +130,7 @@ def _bounding(program: Program) -> IntArray:
     bounds = program.bounds
     if program.k == 0:
         return np.zeros(0, dtype=np.intp)
-    rows = np.flatnonzero(bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1))
+    rows = (bounds.hard & (bounds.lo < bounds.hi) & (np.diff(program.B.indptr) == 1)).nonzero()[0]
     if not len(rows):
         return rows
     column, weight = _only_entries(program, rows)
@@ -154,7 +154,7 @@ def _tightest(own: Array, column: IntArray, ends: Array, rows: IntArray) -> tupl
 
 def _contradiction(program: Program, crossed: Mask, below: IntArray, above: IntArray) -> Array | None:
     """Return a Farkas vector that combines two bounds of one variable, None where there is none."""
-    for j in np.flatnonzero(crossed):
+    for j in crossed.nonzero()[0]:
         y = np.zeros(program.m)
         for row, sign in ((below[j], 1.0), (above[j], -1.0)):
             if row >= 0:
@@ -204,7 +204,7 @@ class Substituted(Reduced):
         """Return a Farkas vector where a row has nothing left and may not be zero."""
         own, bounds = self.program, self.program.bounds
         empty = (own.A.norms() == 0) & (np.diff(own.B.indptr) == 0) & bounds.hard
-        for k in np.flatnonzero(empty & ((bounds.lo > 0) | (bounds.hi < 0))):
+        for k in (empty & ((bounds.lo > 0) | (bounds.hi < 0))).nonzero()[0]:
             y = np.zeros(own.m)
             y[k] = 1.0 if bounds.lo[k] > 0 else -1.0
             y = self._multipliers(y, 0 * self.whole.c)
@@ -236,7 +236,7 @@ def fixed_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     bounds = program.bounds
     if program.terms:
         return None
-    row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1))
+    row = (bounds.equal & bounds.hard & (np.diff(program.B.indptr) == 1)).nonzero()[0]
     row = row[program.A.norms()[row] == 0]
     if not len(row):
         return None
@@ -269,10 +269,10 @@ def dominated_variables(program: Program, tolerances: Tolerances) -> Substituted
     ):
         blocked = np.bincount(column, minlength=program.k) - number
         boxed = free & (number > 0) & (blocked == 0) & np.isfinite(end)
-        found += [(int(j), -1) for j in np.flatnonzero(boxed)]
+        found += [(int(j), -1) for j in boxed.nonzero()[0]]
         single = free & several & (number > 0) & (blocked == 1) & np.isinf(end) & np.isinf(other)
         if single.any():
-            k = np.flatnonzero(single[column] & ~relaxes & one_sided)
+            k = (single[column] & ~relaxes & one_sided).nonzero()[0]
             found += list(zip(column[k].tolist(), row[k].tolist(), strict=True))
     return _substituted(program, found)
 
@@ -298,7 +298,7 @@ def equal_variables(program: Program, tolerances: Tolerances) -> Substituted | N
     optimization methods, keep Newton's system farther from singular.
     """
     B, bounds = program.B, program.bounds
-    row = np.flatnonzero(bounds.equal & bounds.hard & (np.diff(B.indptr) == 2))
+    row = (bounds.equal & bounds.hard & (np.diff(B.indptr) == 2)).nonzero()[0]
     if not len(row):
         return None
     row = row[program.A.norms()[row] == 0]
@@ -336,7 +336,7 @@ def defined_variables(program: Program, tolerances: Tolerances) -> Substituted |
     np.maximum.at(largest, row, size)
     free = (program.free & ~in_ratios(program))[B.indices] & (size > 0)
     defining &= np.bincount(row[free], minlength=program.m) == 1
-    at = np.flatnonzero(free & defining[row] & (size == largest[row]))
+    at = (free & defining[row] & (size == largest[row])).nonzero()[0]
     at = at[np.unique(B.indices[at], return_index=True)[1]]  # one row of each variable
     return _substituted(program, list(zip(B.indices[at].tolist(), row[at].tolist(), strict=True)))
 
@@ -361,8 +361,8 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
         return None
     # The number of each variable among J or the others, and of each row among those of J or the others.
     place, number = np.full(program.k, -1), np.full(program.m, -1)
-    place[J], number[row[by_row]] = np.arange(len(J)), np.flatnonzero(by_row)
-    kept, left = np.flatnonzero(place < 0), np.flatnonzero(number < 0)
+    place[J], number[row[by_row]] = np.arange(len(J)), by_row.nonzero()[0]
+    kept, left = (place < 0).nonzero()[0], (number < 0).nonzero()[0]
     in_J, bounding = place[column] >= 0, number[of_row] >= 0
     entry = np.bincount(number[of_row[in_J & bounding]], value[in_J & bounding], len(J))
     bounds, first = program.bounds, np.zeros(len(J))
@@ -380,7 +380,7 @@ def _substituted(program: Program, found: list[tuple[int, int]]) -> Substituted 
     B = _with_product(others, own, slope, len(left))
     lo, hi = bounds.lo[left] - moved, bounds.hi[left] - moved
     used = (np.diff(B.indptr) > 0) | (norms[left] > 0) | (lo > 0) | (hi < 0) | ~bounds.hard[left]
-    left, some = left[used], np.flatnonzero(used)
+    left, some = left[used], used.nonzero()[0]
     smaller = replace(
         program.of_variables(kept),
         A=program.A.slice(left),

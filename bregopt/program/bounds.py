@@ -54,10 +54,10 @@ def relaxed_bounds(kind: IntArray, bound: Array, gamma: Array, y: Array) -> tupl
     if not (kind > _HINGE).any():
         return value, slope
     for penalty, scalar in SCALARS.items():
-        k = np.flatnonzero(kind == penalty)
+        k = (kind == penalty).nonzero()[0]
         value[k] = scalar.relaxed_bound(y[k] / gamma[k], bound[k])
         slope[k] = -scalar.slope(value[k], value[k]) / gamma[k]
-    log = np.flatnonzero(kind == _LOG)
+    log = (kind == _LOG).nonzero()[0]
     if len(log):
         slack = np.divide(gamma[log], y[log], out=np.full(len(log), np.inf), where=y[log] > 0)
         value[log] += slack
@@ -105,7 +105,7 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def kinds(self) -> frozenset[Penalty]:
         """The penalties that occur, :attr:`Penalty.HARD` among them."""
-        return frozenset(Penalty(int(kind)) for kind in np.flatnonzero(np.bincount(self.kind)))
+        return frozenset(Penalty(int(kind)) for kind in np.bincount(self.kind).nonzero()[0])
 
     @cached_property
     def hard(self) -> Mask:
@@ -302,18 +302,18 @@ class Bounds(PickledWithoutCache):
 
     @cached_property
     def _hinge(self) -> IntArray:
-        return np.flatnonzero(self.kind == _HINGE)
+        return (self.kind == _HINGE).nonzero()[0]
 
     @cached_property
     def _log(self) -> IntArray:
-        return np.flatnonzero(self.kind == _LOG)
+        return (self.kind == _LOG).nonzero()[0]
 
     @cached_property
     def _curved(self) -> tuple[tuple[Penalty, Subset], ...]:
         """The smooth penalties that occur, each with its rows as indices or a slice."""
         if len(self.kinds) == 1:
             return tuple((kind, slice(0, self.m)) for kind in self.penalties)
-        return tuple((kind, span(np.flatnonzero(self.kind == int(kind)))) for kind in self.penalties)
+        return tuple((kind, span((self.kind == int(kind)).nonzero()[0])) for kind in self.penalties)
 
 
 @dataclass(frozen=True, eq=False)

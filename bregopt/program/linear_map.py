@@ -154,7 +154,7 @@ class LinearMap(PickledWithoutCache):
         place[rows] = np.arange(len(rows))
         terms = []
         for term in self.terms:
-            own = np.flatnonzero(place[term.at] >= 0)
+            own = (place[term.at] >= 0).nonzero()[0]
             if len(own):
                 terms.append(Term(term.block, place[term.at[own]], term.rows.slice(own)))
         return LinearMap(len(rows), self.orders, tuple(terms))
@@ -225,7 +225,7 @@ class LinearMap(PickledWithoutCache):
             rows, at = term.rows, term.at
             factors = None if rows.few_terms else rows.products()
             if factors is not None:
-                single = np.flatnonzero(_counts(factors.U) * _counts(factors.W) == 1)
+                single = (_counts(factors.U) * _counts(factors.W) == 1).nonzero()[0]
                 rows, at = rows.slice(single), at[single]
             elif rows.count() > _LISTED:
                 continue
@@ -514,7 +514,7 @@ def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
             t = rows.coordinates()
             listed, counts = np.ones(len(t.row), dtype=bool), np.bincount(t.row, minlength=rows.m)
             order, ends = np.argsort(t.row, kind="stable"), np.cumsum(counts)
-            for k in np.flatnonzero(counts > _FULL * n**2 / 2):
+            for k in (counts > _FULL * n**2 / 2).nonzero()[0]:
                 own = order[ends[k] - counts[k] : ends[k]]
                 square = _as_square(n, t.i[own], t.j[own], t.value[own])
                 if square is not None:

@@ -294,7 +294,7 @@ class Rows(ABC):
         )
         mixed = np.bincount(t.row[~own], minlength=self.m) > 0
         signs[positive & ~negative & ~mixed], signs[negative & ~positive & ~mixed] = 1.0, -1.0
-        uncertain = np.flatnonzero((positive ^ negative) & mixed & (True if asked is None else asked))
+        uncertain = ((positive ^ negative) & mixed & (True if asked is None else asked)).nonzero()[0]
         if len(uncertain) * self.n > _LARGEST_FACTORED:
             return signs
         for k in uncertain:

@@ -182,7 +182,7 @@ def border_of(program: Program, exact: Mask) -> Mask:
     """
     (starts, rows, _), bounds = program.by_columns, program.bounds
     column = np.arange(program.k).repeat(np.diff(starts))
-    at = np.flatnonzero(~program.free[column] & (np.isfinite(bounds.lo) | np.isfinite(bounds.hi))[rows])
+    at = (~program.free[column] & (np.isfinite(bounds.lo) | np.isfinite(bounds.hi))[rows]).nonzero()[0]
     row, column = rows[at], column[at]
     count = np.bincount(row, minlength=program.m)
     border: Mask = exact & (count == 0)
@@ -197,7 +197,7 @@ def _iterative_solver(A: LinearMap, E: Array, complementarity_diagonal: Array) -
     They take the rows whose weight matters.
     """
     n = len(complementarity_diagonal)
-    active = np.flatnonzero(E > 1e-12 * E.max(initial=0.0))
+    active = (E > 1e-12 * E.max(initial=0.0)).nonzero()[0]
     acting, weight = A.slice(active), E[active]
     diagonal = complementarity_diagonal.copy()
     for term in acting.terms:
@@ -308,7 +308,7 @@ class _ChunkedFeatures:
         return np.concatenate([self._shape.doubled(self._A.adjoint(y)), self._B.T @ y])
 
     def gram(self, E: Array) -> Array:
-        weighted = np.flatnonzero(E)
+        weighted = E.nonzero()[0]
         width = self._shape.size + self._B.shape[1]
         total = np.zeros((width, width))
         for rows in np.array_split(weighted, max(1, -(-len(weighted) * width // self._largest))):
