@@ -341,7 +341,7 @@ class _Scores:
                 miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
         missed = program.bounds.violation(at.activity)
         if len(self._hinges):
-            if (np.abs(y[self._hinges]) > self._prices).any():
+            if True in (np.abs(y[self._hinges]) > self._prices):
                 return None
             primal += float(self._prices @ missed[self._hinges])
             missed[self._hinges] = 0.0

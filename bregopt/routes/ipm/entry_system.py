@@ -129,7 +129,7 @@ class EntrySystem:
         corner.flat[:: len(border) + 1] += finite[border]
         N[:, border] = 0.0
         NE = N * E
-        if NE.any():
+        if np.logical_or.reduce(NE, axis=None):
             edge = edge - np.stack([F.adjoint(row) for row in NE], axis=1)
             corner -= NE @ N.T
         solve_bordered = bordered(S, edge, corner)

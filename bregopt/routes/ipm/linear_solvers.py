@@ -293,10 +293,10 @@ def _solver_by_elimination(M: Array, F: Array, E: Array) -> Callable[[Array, Arr
         (M + F R F') y + F w = b + F R q,     F'y - E inv(I - R E) w = q.
     """
     diagonal = M.diagonal()
-    size = (F**2 / np.where(diagonal > ZERO_DIAGONAL, diagonal, np.inf)[:, None]).sum(axis=0)
+    size = np.add.reduce(F**2 / np.where(diagonal > ZERO_DIAGONAL, diagonal, np.inf)[:, None])
     size[size == 0] = 1.0  # only in rows without a size of their own
-    R = 1 / (size + 2 * np.abs(E).sum(axis=1))
-    growth = np.linalg.inv(np.eye(len(E)) - R[:, None] * E) if E.any() else None
+    R = 1 / (size + 2 * np.add.reduce(np.abs(E), axis=1))
+    growth = np.linalg.inv(np.eye(len(E)) - R[:, None] * E) if np.logical_or.reduce(E, axis=None) else None
     FR = F * R
     checkpoint()
     factor = DefiniteFactor(M + FR @ F.T, repair=False)
