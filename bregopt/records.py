@@ -155,32 +155,28 @@ _put = object.__setattr__  # attributes are read more slowly once an object's di
 def _constructor(record: _Record) -> Any:
     """Return ``__init__`` of a class."""
     positional, names, defaults = record.positional, record.names, record.defaults
-
     whole = len(names) if positional == names else -1
 
     def construct(self: Any, *values: Any, **named: Any) -> None:
         for name, value in zip(positional, values):  # noqa: B905 - `strict` takes a tenth of the time
             _put(self, name, value)
         if named or len(values) != whole:
-            complete(self, values, named)
+            unused = len(named)
+            for name in names[len(values) :]:
+                if name in named:
+                    _put(self, name, named[name])
+                    unused -= 1
+                elif name in defaults:
+                    _put(self, name, defaults[name])
+                elif name in record.made:
+                    _put(self, name, record.made[name]())
+                else:
+                    unused = -1
+                    break
+            if unused or len(values) > len(positional):
+                _library_class(record.cls)(*values, **named)  # raises the TypeError
         if record.unfinished:
             record.finish(self)
-
-    def complete(self: Any, values: tuple[Any, ...], named: dict[str, Any]) -> None:
-        unused = len(named)
-        for name in names[len(values) :]:
-            if name in named:
-                _put(self, name, named[name])
-                unused -= 1
-            elif name in defaults:
-                _put(self, name, defaults[name])
-            elif name in record.made:
-                _put(self, name, record.made[name]())
-            else:
-                unused = -1
-                break
-        if unused or len(values) > len(positional):
-            _library_class(record.cls)(*values, **named)  # raises the TypeError
 
     construct.__annotations__ = {name: record.types[name] for name in record.names} | {"return": None}
     return construct
