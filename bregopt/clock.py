@@ -150,8 +150,7 @@ class _Outermost(_Within):
     """The context of the outermost limit, which listens to signals in the main thread without a handler."""
 
     def __init__(self, clock: _Clock, signals: tuple[int, ...]) -> None:
-        super().__init__(clock)
-        self._signals = signals
+        self._clock, self._signals = clock, signals
 
     def __enter__(self) -> None:
         super().__enter__()

@@ -328,7 +328,8 @@ class DefiniteFactor:
         x, _ = lapack.dpotrs(self._root, right, lower=1)
         for _ in range(self._refinements if refined else 0):
             residual = right - self._S @ x
-            if np.vdot(residual, residual) <= DEFINITE_RESIDUAL**2 * np.vdot(right, right):
+            missed, size = residual.ravel(), right.ravel()
+            if missed @ missed <= DEFINITE_RESIDUAL**2 * (size @ size):
                 break
             x += lapack.dpotrs(self._root, residual, lower=1)[0]
         return x

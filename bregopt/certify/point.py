@@ -313,7 +313,7 @@ class PrimalDualPoint:
     @cached_property
     def row_terms(self) -> float:
         """``sum_k g_k(y_k)``, the rows' terms of the bound."""
-        return float(self.program.bounds.conjugate(self.y).sum())
+        return float(np.add.reduce(self.program.bounds.conjugate(self.y)))
 
     @cached_property
     def matrix_terms(self) -> tuple[float, ...]:

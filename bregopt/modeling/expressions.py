@@ -369,7 +369,7 @@ def _difference(left: Any, right: Any) -> Expression:
 
 def _compare(left: Any, right: Any, sense: str) -> Constraint:
     constraint = compare(*_pair(left, right), sense)
-    constraint.axes = axes_of(right, constraint.shape)
+    constraint.axes = axes_of(right, constraint.body.shape)
     return constraint
 
 

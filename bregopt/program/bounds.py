@@ -185,7 +185,7 @@ class Bounds(PickledWithoutCache):
         if self.all_hard:
             return self.violation(a)
         required = self.required
-        return np.where(required, self.violation(a), 0.0) if required.any() else np.zeros(self.m)
+        return np.where(required, self.violation(a), 0.0) if True in required else np.zeros(self.m)
 
     def penalty(self, a: Array) -> Array:
         """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""
@@ -298,7 +298,7 @@ class Bounds(PickledWithoutCache):
 
     @cached_property
     def _all_equal(self) -> bool:
-        return self.all_hard and bool(self.equal.all())
+        return self.all_hard and False not in self.equal
 
     @cached_property
     def _hinge(self) -> IntArray:

@@ -233,7 +233,7 @@ class Program(PickledWithoutCache):
     def curved(self) -> tuple[int, ...]:
         """The blocks with a divergence or an upper bound on their eigenvalues."""
         blocks = enumerate(self.blocks)
-        return tuple(b for b, block in blocks if block.nearness is not None or block.cap is not None)
+        return tuple([b for b, block in blocks if block.nearness is not None or block.cap is not None])
 
     @property
     def has_squares_beside_others(self) -> bool:

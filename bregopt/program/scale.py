@@ -205,8 +205,8 @@ def dimacs_sizes(program: Program) -> DimacsSizes | None:
     """Return what the errors are relative to; None where there is a divergence, a cap or a soft row."""
     if program.curved or not program.bounds.all_hard:
         return None
-    costs = [float(np.abs(program.c).max(initial=0.0)), *map(_largest_entry, program.blocks)]
-    return DimacsSizes(1 + float(program.bounds.sizes.max(initial=0.0)), 1 + max(costs))
+    costs = [float(np.maximum.reduce(np.abs(program.c), initial=0.0)), *map(_largest_entry, program.blocks)]
+    return DimacsSizes(1 + float(np.maximum.reduce(program.bounds.sizes, initial=0.0)), 1 + max(costs))
 
 
 def _largest_entry(block: Block) -> float:

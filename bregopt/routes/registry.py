@@ -471,7 +471,7 @@ def time_limit(options: Mapping[str, Any]) -> float | None:
     The clock starts with it before a route is chosen; the route then refuses an invalid one.
     """
     limit: Any = options.get("time_limit")
-    known = isinstance(limit, Real) and not isinstance(limit, bool)
+    known = not isinstance(limit, bool | None) and isinstance(limit, Real)
     return float(limit) if known and 0 < limit < LARGEST else None
 
 

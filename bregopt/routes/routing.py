@@ -422,7 +422,7 @@ def _many_rows(program: Program) -> bool:
 
 def _order(program: Program) -> int:
     """Return the largest order of a matrix of the program."""
-    return max((block.n for block in program.blocks), default=0)
+    return max(program.A.orders, default=0)
 
 
 def _narrow(program: Program) -> bool:

@@ -29,7 +29,6 @@ from bregopt.program import (
     Block,
     Bounds,
     Declaration,
-    LinearMap,
     Nearness,
     ParameterSlope,
     Penalty,
@@ -324,12 +323,14 @@ class Compiled:
         for weight in self.weights:
             if float(np.asarray(weight.value)) < 0:
                 raise ValueError(f"{weight.label} is {weight.value}, a weight of a term; expected from 0 up")
-        blocks = self.template.blocks
+        blocks, A = self.template.blocks, self.template.A  # those without parameters
+        if self.parts.rows:
+            A = replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values)))
         if self.caps or self.divergences or self.parts.costs:
             blocks = tuple([self._block(b, values) for b in range(len(blocks))])
         program = self._last.get("program", self.template).restated(
             blocks=blocks,
-            A=self._linear_map(values),
+            A=A,
             B=self.template.B if self.parts.B is None else self.parts.B.at(values),
             c=self.template.c if self.parts.c is None else self.parts.c.at(values).toarray()[0],
             bounds=self._bounds(values),
@@ -341,7 +342,7 @@ class Compiled:
                     for p, lower, upper in self.parameter_slopes
                 ]
             ),
-            terms=tuple([term for term in [own.at_values() for own in self.terms] if term.weight.any()]),
+            terms=tuple([term for own in self.terms if (term := own.at_values()).weight.any()]),
         )
         self._last["program"] = program
         return program
@@ -398,11 +399,6 @@ class Compiled:
         )
 
         return ParameterChain(self, dict(sliced(self.parameters)))
-
-    def _linear_map(self, values: Array) -> LinearMap:
-        """Return the linear map; terms without parameters are those of the template."""
-        A = self.template.A
-        return replace(A, terms=(*A.terms, *self.parts.terms(A.orders, values))) if self.parts.rows else A
 
     def declarations(self, declared: Sequence[Named]) -> tuple[Declaration, ...]:
         """Return each declared constraint with its part of the program."""

@@ -128,10 +128,10 @@ class Entries(_Places):
         return RankOneTerms(U, np.concatenate([diagonal, off, off]), weight)
 
     def coordinates(self) -> Coordinates:
-        return Coordinates(np.arange(self.m), self.i, self.j, self.weight)
+        return Coordinates(np.arange(len(self.i)), self.i, self.j, self.weight)
 
     def count(self) -> int:
-        return self.m
+        return len(self.i)
 
     def nonzero(self) -> IntArray:
         return self.weight.nonzero()[0]

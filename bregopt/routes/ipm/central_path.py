@@ -417,7 +417,7 @@ def follow_path_directly(
     if not program.m or not _is_little(program, _REDUCIBLE):
         return None
     try:
-        if not program.k and program.bounds.equal.all() and scaled_work(program) <= _LITTLE:
+        if not program.k and False not in program.bounds.equal and scaled_work(program) <= _LITTLE:
             engine = Engine(program, [block.C for block in program.blocks], direct=True)
             at = strict_iterate(engine, program, start) if engine.is_scaled else None
             if at is not None:

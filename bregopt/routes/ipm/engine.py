@@ -184,8 +184,7 @@ class Engine:
         many = self.plan.order >= _EXPENSIVE_ORDER or len(self._finite.hinge) > self.plan.order
         self._least_exponent = _CENTERING_EXPONENT if many else 1.0
         self._equal = self._finite.row if self._finite.exact else slice(0)  # rows without slacks
-        self.weights = tuple([group.weight for group in self.plan.groups])
-        self._weighted = any(self.weights)
+        self.weights, self._weighted = self.plan.weights, any(self.plan.weights)
         self._weight = self.plan.spread(self.weights) if self._weighted else 0.0
         self._may_scale = True  # the rows once a step has lost digits
         self._system: System = ScaledRows.of(self.plan, program) or system_for(

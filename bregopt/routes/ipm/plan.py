@@ -155,6 +155,8 @@ class Plan:
     Attributes
     ----------
     groups : tuple of Group
+    weights : tuple of float
+        Of each group.
     size, order : int
         The length of the flat vector, and the sum of the orders of all matrices on their faces.
     faces : list of Group
@@ -204,6 +206,7 @@ class Plan:
             n = faces[blocks[0]].n
             add(blocks, StackCone(len(blocks), n), (len(blocks), n, n), rows)
         self.groups, self.size = tuple(groups), start
+        self.weights = tuple([group.weight for group in groups])
         self.order = sum([group.cone.order for group in groups])
         self.faces = [group for group in groups if group.cone.is_face]
         self._shapes = [(group.part, group.shape) for group in groups]

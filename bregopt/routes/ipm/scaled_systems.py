@@ -72,9 +72,9 @@ class ScaledRows:
 
     def __init__(self, plan: Plan, B: Array, bounded: Mask, free: Mask) -> None:
         self.plan, self.B, self.free, self.border = plan, B, free, None
-        self.own: Any = slice(None) if bounded.all() else bounded.nonzero()[0]
+        self.own: Any = bounded.nonzero()[0] if False in bounded else slice(None)
         rows, self.columns = dense(plan.listed)[self.own], B[self.own]
-        if free.any():
+        if True in free:
             self.border = _Border(self.columns[:, free], rows)
             rows, self.columns = self.border.combined(rows), self.border.combined(self.columns)
         self.rows = [
@@ -88,10 +88,10 @@ class ScaledRows:
 
         The factors of dependent rows are round-off.
         """
-        inside = any(group.weight for group in plan.groups)  # a log-determinant keeps X off the boundary
+        inside = any(plan.weights)  # a log-determinant keeps X off the boundary
         if inside or plan.listed is None or scaled_work(program) > most:
             return None
-        if (program.u_lo == program.u_hi).any():
+        if True in (program.u_lo == program.u_hi):
             return None
         bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
         free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
@@ -104,7 +104,7 @@ class ScaledRows:
 
     @classmethod
     def _made(cls, plan: Plan, B: Array, bounded: Mask, free: Mask) -> ScaledRows | None:
-        if not bounded.any() or not _has_full_rank(B[bounded][:, free].T):
+        if True not in bounded or not _has_full_rank(B[bounded][:, free].T):
             return None
         system = cls(plan, B, bounded, free)
         if not len(system.columns):  # the free variables determine all multipliers
@@ -126,7 +126,7 @@ def _has_full_rank(G: Array) -> bool:
     if m == 0 or m > size:
         return m == 0
     T = lapack.dgeqrf(G.T, lwork=_PANEL * m)[0]
-    return bool((np.abs(T.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G**2, axis=1))).all())
+    return False not in (np.abs(T.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G**2, axis=1)))
 
 
 class _Border:

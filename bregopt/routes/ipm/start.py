@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +19,6 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.linalg import DefiniteFactor, rows_at
 from bregopt.program import Penalty, Program, Start, scale_of
-from bregopt.records import dataclass
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.plan import Plan
 
@@ -141,8 +141,7 @@ def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | 
     return engine.begin(X, u, mean, y, Z)
 
 
-@dataclass(frozen=True, eq=False)
-class _InteriorPoint:
+class _InteriorPoint(NamedTuple):
     """A point with ``C - A*(y)`` positive definite, and the ``nu`` of the nearby point of the path."""
 
     X: Array
