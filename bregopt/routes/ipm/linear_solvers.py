@@ -22,7 +22,7 @@ from bregopt.linalg import ZERO_DIAGONAL, DefiniteFactor, dense, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["CG_STEPS", "CG_TOL", "VariableMetric", "bordered", "conjugate_gradients", "refined"]
+__all__ = ["CG_STEPS", "CG_TOL", "Corrections", "VariableMetric", "bordered", "conjugate_gradients"]
 
 # Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
 _FULL = 0.2
@@ -221,43 +221,59 @@ def conjugate_gradients(
     return x if flat is None else x + _FLAT_STEP * flat  # no curvature along it: take a long step
 
 
-def refined(
-    residual: Array,
-    solution: Array,
-    correction: Callable[[Array], tuple[Array, Array]],
-    enough: float,
-) -> Array:
-    """Return a solution plus the combination of corrections that leaves the least residual.
+class Corrections:
+    """Corrections to the solutions of one system, which all its right-hand sides share.
 
     Plain refinement converges slowly, or diverges, once the factorization has lost the digits of the least
     eigenvalues. These are few, and the method of generalized conjugate residuals (Eisenstat, Elman, Schultz
     1983) takes about one correction for each. The images of corrections are computed from the corrections
-    themselves, with their round-off. So no correction increases the residual.
-
-    Parameters
-    ----------
-    residual : array of shape (m,)
-        Of the `solution`.
-    solution : array
-    correction : callable
-        Returns the image of an approximate solution for a residual, and that solution.
-    enough : float
-        Norm of a residual that is not refined.
+    themselves, with their round-off. So no correction increases the residual. The corrections of one
+    right-hand side already contain most of what the next one needs.
     """
-    made: list[tuple[Array, Array]] = []  # images, which are orthonormal, and corrections
-    while len(made) < _REFINEMENTS and float(residual @ residual) > enough**2:
-        image, step = correction(residual)
-        for other, known in made:
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Array, Array]] = []  # images, which are orthonormal, and corrections
+
+    def refined(
+        self,
+        residual: Array,
+        solution: Array,
+        correction: Callable[[Array], tuple[Array, Array]],
+        enough: float,
+    ) -> Array:
+        """Return a solution plus the combination of corrections that leaves the least residual.
+
+        Parameters
+        ----------
+        residual : array of shape (m,)
+            Of the `solution`.
+        solution : array
+        correction : callable
+            Returns the image of an approximate solution for a residual, and that solution.
+        enough : float
+            Norm of a residual that is not refined.
+        """
+        for image, made in self._made:
+            along = image @ residual
+            residual, solution = residual - along * image, solution + along * made
+        for _ in range(_REFINEMENTS):
+            if not float(residual @ residual) > enough**2 or not self._add(*correction(residual)):
+                break
+            image, made = self._made[-1]
+            along = image @ residual
+            residual, solution = residual - along * image, solution + along * made
+        return solution
+
+    def _add(self, image: Array, solution: Array) -> bool:
+        """Add a correction, its image orthogonal to those of the others; False if nothing is left of it."""
+        for other, made in self._made:
             along = other @ image
-            image, step = image - along * other, step - along * known
+            image, solution = image - along * other, solution - along * made
         length = math.sqrt(image @ image)
         if not 0 < length < math.inf:
-            break
-        image, step = image / length, step / length
-        made.append((image, step))
-        along = image @ residual
-        residual, solution = residual - along * image, solution + along * step
-    return solution
+            return False
+        self._made.append((image / length, solution / length))
+        return True
 
 
 def bordered(

@@ -15,7 +15,7 @@ and ``K`` diagonal, so that ``T`` is an entrywise product (:mod:`bregopt.routes.
 The system in the rows is solved here, refined by the residuals of the step. The Schur matrix loses the
 digits of its least eigenvalues, and so do the multipliers. The residuals of the rows, and of the equations
 of the bordering variables, are evaluated at ``dX``, ``du`` and ``dy``, and corrections reduce them
-(:func:`bregopt.routes.ipm.linear_solvers.refined`).
+(:func:`bregopt.routes.ipm.linear_solvers.Corrections`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from bregopt.records import cached_property
 from bregopt.routes.ipm.linear_solvers import (
     CG_STEPS,
     CG_TOL,
+    Corrections,
     VariableMetric,
     bordered,
     conjugate_gradients,
-    refined,
 )
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step, System
 
@@ -213,6 +213,7 @@ class _RowSolve:
         self._metric, self._solve = metric, solve
         self._eliminates = len(at.D_u) > 0 and not metric.bordering.all()
         self._system, self._refines = system, system.direct
+        self._corrections = Corrections()
 
     def __call__(self, rhs: RightHandSide) -> Step:
         """Return the step."""
@@ -243,7 +244,7 @@ class _RowSolve:
             wanted = np.concatenate([rhs.r[own], q]) - self._left_sides(dy, du, dX)
             solution = np.concatenate([dy, du, dX])
             enough = least * float(np.sqrt(size))
-            solution = refined(wanted, solution, self._correction, enough)
+            solution = self._corrections.refined(wanted, solution, self._correction, enough)
             dy, du, dX = solution[:m], solution[m : m + k], solution[m + k :]
             adjoint = plan.adjoint(dy)
         return Step(dX, du, dy, adjoint)

@@ -23,7 +23,7 @@ from bregopt.program.stacks import simplex_shifts
 from bregopt.routes.ipm import block_rows, entry_system, linear_solvers, row_system, schur
 from bregopt.routes.ipm.block_rows import Gram, RowAction
 from bregopt.routes.ipm.entry_system import EntrySystem, _ChunkedFeatures, border_of
-from bregopt.routes.ipm.linear_solvers import bordered, conjugate_gradients, refined
+from bregopt.routes.ipm.linear_solvers import Corrections, bordered, conjugate_gradients
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 
@@ -923,10 +923,34 @@ def test_corrections(seed):
     for limit in (1, wrong, wrong + 2):
         if limit:
             with patch.object(linear_solvers, "_REFINEMENTS", limit):
-                x = refined(right, np.zeros(n), correction, 0.0)
+                x = Corrections().refined(right, np.zeros(n), correction, 0.0)
             left = np.linalg.norm(right - H @ x) / np.linalg.norm(right)
             assert left <= 1 + 1e-12
     assert left < 1e-8
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_corrections_serve_all_right_sides(seed):
+    """A right side that earlier corrections span needs no new one; new ones reduce the residual of others."""
+    rng = np.random.default_rng(seed)
+    n = 20
+    H = np.linalg.qr(rng.normal(size=(n, n)))[0] * rng.uniform(0.1, 10, n)
+    made = []
+
+    def correction(residual):
+        made.append(residual)
+        return H @ residual, residual
+
+    right, other = rng.normal(size=n), rng.normal(size=n)
+    shared = Corrections()
+    with patch.object(linear_solvers, "_REFINEMENTS", 4):
+        x = shared.refined(right, np.zeros(n), correction, 0.0)
+    again = shared.refined(H @ x, np.zeros(n), correction, 1e-8 * float(np.linalg.norm(H @ x)))
+    assert len(made) == 4
+    assert np.allclose(again, x)
+    y = shared.refined(other, np.zeros(n), correction, 0.0)
+    fewer = shared.refined(other, np.zeros(n), correction, np.inf)
+    assert np.linalg.norm(other - H @ y) <= np.linalg.norm(other - H @ fewer) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
