@@ -323,13 +323,20 @@ class Plan:
         return self.schur(parts, parts, rows, [None] * len(parts))
 
     def schur(
-        self, X: Sequence[Array], K: Sequence[Array], rows: IntArray, roots: Sequence[Array | None]
+        self,
+        X: Sequence[Array],
+        K: Sequence[Array],
+        rows: IntArray,
+        roots: Sequence[Any],
+        Z_roots: Sequence[Array] = (),
     ) -> Array:
-        """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of some rows, in ascending order."""
+        """Return the Schur matrix ``<A_k, sym(X A_l K)>`` of some rows, given roots of ``X``, ``inv(K)``."""
         H: Array | None = None
-        for g, (X_g, K_g) in enumerate(zip(X, K, strict=True)):
-            own = self._dense[g]
-            part = self.groups[g].rows.schur(X_g, K_g, rows, roots[g]) if own is None else own(X_g, K_g, rows)
+        for g, own in enumerate(self._dense):
+            if own is None:
+                part = self.groups[g].rows.schur(X[g], K[g], rows, roots[g])
+            else:
+                part = own.gram(roots[g], Z_roots[g], rows) if Z_roots else own(X[g], K[g], rows)
             H = part if H is None else np.add(H, part, out=H)
         assert H is not None
         return H

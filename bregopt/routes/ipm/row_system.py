@@ -126,7 +126,7 @@ class RowSystem:
             solve = self._pairs.solver(at, dense(self.B))
             if solve is not None:
                 return VariableMetric(D_u, np.ones(len(D_u), dtype=bool)), solve
-        M = self.plan.schur(at.X_parts, at.K_parts, bounded, at.roots)
+        M = self.plan.schur(at.X_parts, at.K_parts, bounded, at.roots, at.Z_roots)
         checkpoint()
         M.flat[:: len(M) + 1] += at.D[bounded]
         metric, F, corner = _NO_METRIC, _NO_COLUMNS, None
@@ -520,7 +520,7 @@ class PairedRows:
         first, second, sign, alone, D = self._first, self._second, self._sign, self._alone, at.D
         if not (alone | (D[first] + D[second] > 0)).all():
             return None
-        S = self._plan.schur(at.X_parts, at.K_parts, first, at.roots)
+        S = self._plan.schur(at.X_parts, at.K_parts, first, at.roots, at.Z_roots)
         checkpoint()
         kappa = np.where(alone, 0.0, 1 / np.where(alone, 1.0, D[first] + D[second]))
         share = np.where(alone, 1.0, kappa * D[second])  # of the first row

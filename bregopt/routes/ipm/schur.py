@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, span
 from bregopt.clock import checkpoint
@@ -320,11 +321,26 @@ class DenseSchur:
 
     def __call__(self, X: Array, K: Array, rows: IntArray) -> Array:
         """Return the Schur matrix of some rows, in ascending order."""
-        n, A = self._n, self._A if len(rows) == len(self._A) else self._A[rows]
-        tall = A.reshape(-1, n)
-        left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, n, n).transpose(0, 2, 1)
+        A, tall = self._of(rows)
+        left, right = (tall @ X).reshape(A.shape), (tall @ K).reshape(-1, *X.shape).transpose(0, 2, 1)
         # Its two halves differ by round-off, of which their mean has less.
         return symmetrize(left @ right.reshape(A.shape).T)
+
+    def gram(self, root: Array, Z_root: Array, rows: IntArray) -> Array:
+        """Return it from the Cholesky factors of ``X = L L'`` and ``inv(K) = R R'``.
+
+        It is the Gram matrix of the ``inv(R) A_k L``, in half of the operations: NumPy forms one triangle.
+        """
+        A, tall = self._of(rows)
+        inverse, _ = lapack.dtrtri(Z_root, lower=1)
+        G = (inverse @ (tall @ root).reshape(-1, *inverse.shape)).reshape(A.shape)
+        gram: Array = G @ G.T
+        return gram
+
+    def _of(self, rows: IntArray) -> tuple[Array, Array]:
+        """Return some rows, and all lines of their matrices."""
+        A = self._A if len(rows) == len(self._A) else self._A[rows]
+        return A, A.reshape(-1, self._n)
 
 
 @dataclass(frozen=True, eq=False)

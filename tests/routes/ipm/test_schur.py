@@ -140,6 +140,20 @@ def test_mixtures_and_parts_of_their_rows(formula, seed, monkeypatch):
         assert_equal(gram.assemble(P, Q, part), expected[np.ix_(part, part)])
 
 
+@pytest.mark.parametrize("rows", [np.arange(9), np.array([1, 4, 8])])
+def test_dense_rows_by_the_factors_of_both_matrices(rows):
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(9, 5, 5))
+    A += A.swapaxes(1, 2)
+    X, Z = positive_definite(5, rng), positive_definite(5, rng)
+    own, K = schur.DenseSchur(A.reshape(9, 25), 5), np.linalg.inv(Z)
+    H = own.gram(np.linalg.cholesky(X), np.linalg.cholesky(Z), rows)
+    expected = np.einsum("kij,jp,lpq,qi->kl", A[rows], X, A[rows], K)
+    np.testing.assert_allclose(H, expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(own(X, K, rows), expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(H, H.T)
+
+
 def test_the_second_block_alone():
     rng = np.random.default_rng(0)
     rows = [sparse_rows(4, 6, rng), sparse_rows(5, 3, rng, 0.5)]
