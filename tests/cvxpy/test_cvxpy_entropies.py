@@ -334,7 +334,7 @@ def test_positive_numbers_that_sum_to_zero_meet_their_row_to_the_tolerance():
     assert problem.value == pytest.approx(1.3, rel=1e-8)
 
 
-@pytest.mark.parametrize(("n", "seed"), first(2, [(2, 0), (3, 1), (2, 1), (3, 0)]))
+@pytest.mark.parametrize(("n", "seed"), first(2, [(2, 0), (3, 1), (2, 1), (3, 0), (4, 0)]))
 def test_a_bound_on_a_relative_entropy_by_quadrature_meets_an_exponential_family(n, seed):
     """Of the states so near to ``S`` that of least ``<H, A>`` is a multiple of ``exp(log S - t H)``."""
     S, H, best = tilted(n, seed)

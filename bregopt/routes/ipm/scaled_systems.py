@@ -35,7 +35,7 @@ __all__ = ["MANY", "SOME", "ScaledRows", "scaled_work"]
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
 # it follows a path that stalls.
-_FEW, SOME, MANY = 1e5, 1e7, 1e9
+_FEW, SOME, MANY = 1e5, 1e7, 2e9
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
 _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
