@@ -35,7 +35,8 @@ __all__ = ["MANY", "SOME", "ScaledRows", "scaled_work"]
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
 # it follows a path that stalls.
-_FEW, SOME, MANY = 1e5, 1e7, 2e9
+_FEW, SOME, MANY = 1e5, 1e7, 2e10
+_MOST_COORDINATES = 3e7  # of all rows, which are dense: 240 MB
 # Part of a row that others do not have, relative to the row, below which it is round-off.
 _DEPENDENT = 1e-14
 _LEAST_RANK = 1e-8  # the same of the rows as they are, from which they are dependent
@@ -89,7 +90,7 @@ class ScaledRows:
         The factors of dependent rows are round-off.
         """
         inside = any(plan.weights)  # a log-determinant keeps X off the boundary
-        if inside or plan.listed is None or scaled_work(program) > most:
+        if inside or plan.listed is None or scaled_work(program) > min(most, _MOST_COORDINATES * program.m):
             return None
         if True in (program.u_lo == program.u_hi):
             return None

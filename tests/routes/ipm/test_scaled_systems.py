@@ -7,6 +7,7 @@ from rational import problem
 import bregopt as bo
 from bregopt.program import Face
 from bregopt.routes.ipm import plan as plans
+from bregopt.routes.ipm import scaled_systems
 from bregopt.routes.ipm.cones import SecondOrderState
 from bregopt.routes.ipm.engine import Engine
 from bregopt.routes.ipm.plan import RightHandSide, ScalingPoint
@@ -132,7 +133,7 @@ def test_rows_hold_near_the_boundary(rng):
     assert np.abs(engine.plan.apply(step.X) - rhs.r).max() < 1e-11 * size
 
 
-def test_dependent_rows_and_large_programs_are_left_to_the_system_in_the_rows(rng):
+def test_dependent_rows_and_large_programs_are_left_to_the_system_in_the_rows(monkeypatch):
     X, x = bo.PSD(3), bo.Variable(2)
     twice = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1, 2 * X[0, 1] == 2]).program()
     replaceable = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] + x[0] + x[1] == 1, X[1, 1] == 1]).program()
@@ -144,6 +145,8 @@ def test_dependent_rows_and_large_programs_are_left_to_the_system_in_the_rows(rn
     plan = Engine(large, [np.eye(40)], direct=True).plan
     assert ScaledRows.of(plan, large) is None
     assert ScaledRows.of(plan, large, MANY) is not None
+    monkeypatch.setattr(scaled_systems, "_MOST_COORDINATES", 40 * 40**2)  # the rows are dense there
+    assert ScaledRows.of(plan, large, MANY) is None
 
 
 # As published by SDPLIB, whose digits are few. hinf5 misses the tolerance on some processors.
