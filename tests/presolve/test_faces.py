@@ -16,7 +16,9 @@ import bregopt as bo
 import bregopt.cvxpy  # registers the method
 from bregopt.certify import PrimalDualPoint
 from bregopt.divergences import psd_part
+from bregopt.presolve import exposures
 from bregopt.presolve.faces import implied_faces
+from bregopt.presolve.svec import svec
 from bregopt.program import Answer, StopReason
 
 
@@ -402,3 +404,18 @@ def test_a_centered_matrix_of_least_trace_is_zero(scale):
     found = bo.Problem(bo.Minimize(bo.inner(P, X)), rows).solve(tol=1e-9)
     assert found.status == "optimal"
     assert abs(found.value) <= 1e-9 * scale
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_rows_that_leave_a_definite_matrix_fix_no_null_vector(scale, rng):
+    """The matrices of an inequality do; those with ``X v = 0`` for a vector do not, beside a trace."""
+    n, v = 4, rng.normal(size=4)
+    units = np.eye(n)
+    null = [np.outer(e, v) + np.outer(v, e) for e in units]
+    on_trace, on_face = svec(np.array([units])), svec(np.array([units, *null]))
+    assert exposures._leaves_definite(on_trace, np.array([scale]), n)
+    assert not exposures._leaves_definite(on_face, np.array([scale, *np.zeros(n)]), n)
+    F = rng.normal(size=(2, n, n))
+    slopes = svec(F + F.swapaxes(1, 2))
+    inequality = np.column_stack([np.eye(n * (n + 1) // 2), slopes.T])  # X - u_1 F_1 - u_2 F_2 = F_0
+    assert exposures._leaves_definite(inequality, scale * svec(units), n)
