@@ -442,7 +442,7 @@ def unlike_sizes(size: Array, names: Any = None, largest: float = LARGEST_SPREAD
 
 def span(index: IntArray) -> IntArray | slice:
     """Return indices as a slice, which makes a view, if they are consecutive."""
-    follow = len(index) > 0 and False not in (index[1:] - index[:-1] == 1)
+    follow = len(index) > 0 and bool(np.logical_and.reduce(index[1:] - index[:-1] == 1))
     return slice(int(index[0]), int(index[0]) + len(index)) if follow else index
 
 

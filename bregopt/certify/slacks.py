@@ -98,7 +98,7 @@ def trace_bound(program: Program, block: int) -> TraceBound | None:
     for used in (count[row] == 1, count[row] > 0):
         own = _covering(program, n, row[used], i[used], w[used])
         best = best if own is None else _tighter(best, own)
-        if False not in used:
+        if np.logical_and.reduce(used):
             break
     return best
 

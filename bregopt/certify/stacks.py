@@ -400,7 +400,7 @@ def certified(
         The eigenvalues at the multipliers, where the matrices are congruent to the minimizers.
     """
     ahead = near.largest / rule.tol_X
-    if False not in ((ahead > 1) & (ahead <= last / 2)):  # all take another step in any case
+    if np.logical_and.reduce((ahead > 1) & (ahead <= last / 2)):  # all take another step in any case
         none = np.zeros(len(live), dtype=bool)
         return Certified(joined([], stack), none, ahead)
     certificate = certify_stack(stack, own.X, y, theta)
@@ -409,7 +409,7 @@ def certified(
     ends = met & ~((distance > 1) & (distance <= last / 2))
     last = np.where(met, distance, last)
     found = StackedAnswer(live, own.X, y, certificate, 0 * live + step, near.largest)
-    return Certified(found.some(ends) if False in ends else found, ends, last)
+    return Certified(found if np.logical_and.reduce(ends) else found.some(ends), ends, last)
 
 
 def joined(parts: list[StackedAnswer], stack: EntryStack) -> StackedAnswer:

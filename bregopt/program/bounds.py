@@ -127,7 +127,7 @@ class Bounds(PickledWithoutCache):
     @cached_property
     def all_hard(self) -> bool:
         """Whether all rows are hard."""
-        return False not in self.hard
+        return bool(np.logical_and.reduce(self.hard))
 
     @property
     def can_be_inactive(self) -> Mask:
@@ -185,7 +185,9 @@ class Bounds(PickledWithoutCache):
         if self.all_hard:
             return self.violation(a)
         required = self.required
-        return np.where(required, self.violation(a), 0.0) if True in required else np.zeros(self.m)
+        return (
+            np.where(required, self.violation(a), 0.0) if np.logical_or.reduce(required) else np.zeros(self.m)
+        )
 
     def penalty(self, a: Array) -> Array:
         """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""
@@ -298,7 +300,7 @@ class Bounds(PickledWithoutCache):
 
     @cached_property
     def _all_equal(self) -> bool:
-        return self.all_hard and False not in self.equal
+        return self.all_hard and bool(np.logical_and.reduce(self.equal))
 
     @cached_property
     def _hinge(self) -> IntArray:

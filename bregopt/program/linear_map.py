@@ -236,7 +236,7 @@ class LinearMap(PickledWithoutCache):
             places.append(at[t.row[own]] * n + t.i[own])
             weights.append(t.value[own])
         place, weight = np.concatenate(places), np.concatenate(weights)
-        if False in (place[1:] > place[:-1]):
+        if not np.logical_and.reduce(place[1:] > place[:-1]):
             place, inverse = np.unique(place, return_inverse=True)
             weight = np.asarray(np.bincount(inverse, weight), dtype=float)
         return place // n, place % n, weight

@@ -422,7 +422,7 @@ class EntryStack:
     @cached_property
     def fixed(self) -> bool:
         """Whether all entries with bounds are fixed."""
-        return False not in (self.lo == self.hi)
+        return bool(np.logical_and.reduce(self.lo == self.hi, axis=None))
 
     @cached_property
     def units(self) -> Array:

@@ -232,7 +232,7 @@ class FiniteBounds:
     @cached_property
     def exact(self) -> bool:
         """Whether each row is a hard equality, or has no finite bound."""
-        return False not in self.free and not np.logical_or.reduce(self.kind)
+        return bool(np.logical_and.reduce(self.free)) and not np.logical_or.reduce(self.kind)
 
     @cached_property
     def no_slacks(self) -> Array:

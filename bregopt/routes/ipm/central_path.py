@@ -341,13 +341,13 @@ class _Scores:
                 miss = max(relative_to_costs(program, -least, y), -least / sizes.costs)
         missed = program.bounds.violation(at.activity)
         if len(self._hinges):
-            if True in (np.abs(y[self._hinges]) > self._prices):
+            if np.logical_or.reduce(np.abs(y[self._hinges]) > self._prices):
                 return None
             primal += float(self._prices @ missed[self._hinges])
             missed[self._hinges] = 0.0
         largest = max(traces[self._unbounded].tolist(), default=0.0)
         if len(at.u):
-            if True in ((at.u < program.u_lo) | (at.u > program.u_hi)):
+            if np.logical_or.reduce((at.u < program.u_lo) | (at.u > program.u_hi)):
                 return None
             primal += float(program.c @ at.u)
             of_box, beyond, left, far = box_minimum(program, at.u, y)
@@ -417,7 +417,7 @@ def follow_path_directly(
     if not program.m or not _is_little(program, _REDUCIBLE):
         return None
     try:
-        if not program.k and False not in program.bounds.equal and scaled_work(program) <= _LITTLE:
+        if not program.k and np.logical_and.reduce(program.bounds.equal) and scaled_work(program) <= _LITTLE:
             engine = Engine(program, [block.C for block in program.blocks], direct=True)
             at = strict_iterate(engine, program, start) if engine.is_scaled else None
             if at is not None:

@@ -73,9 +73,9 @@ class ScaledRows:
 
     def __init__(self, plan: Plan, B: Array, bounded: Mask, free: Mask) -> None:
         self.plan, self.B, self.free, self.border = plan, B, free, None
-        self.own: Any = bounded.nonzero()[0] if False in bounded else slice(None)
+        self.own: Any = slice(None) if np.logical_and.reduce(bounded) else bounded.nonzero()[0]
         rows, self.columns = dense(plan.listed)[self.own], B[self.own]
-        if True in free:
+        if np.logical_or.reduce(free):
             self.border = _Border(self.columns[:, free], rows)
             rows, self.columns = self.border.combined(rows), self.border.combined(self.columns)
         self.rows = [
@@ -92,7 +92,7 @@ class ScaledRows:
         inside = any(plan.weights)  # a log-determinant keeps X off the boundary
         if inside or plan.listed is None or scaled_work(program) > min(most, _MOST_COORDINATES * program.m):
             return None
-        if True in (program.u_lo == program.u_hi):
+        if np.logical_or.reduce(program.u_lo == program.u_hi):
             return None
         bounded = np.isfinite(program.bounds.lo) | np.isfinite(program.bounds.hi)
         free = np.isinf(program.u_lo) & np.isinf(program.u_hi) & ~program.in_cones
@@ -105,7 +105,7 @@ class ScaledRows:
 
     @classmethod
     def _made(cls, plan: Plan, B: Array, bounded: Mask, free: Mask) -> ScaledRows | None:
-        if True not in bounded or not _has_full_rank(B[bounded][:, free].T):
+        if not np.logical_or.reduce(bounded) or not _has_full_rank(B[bounded][:, free].T):
             return None
         system = cls(plan, B, bounded, free)
         if not len(system.columns):  # the free variables determine all multipliers
@@ -127,7 +127,8 @@ def _has_full_rank(G: Array) -> bool:
     if m == 0 or m > size:
         return m == 0
     T = lapack.dgeqrf(G.T, lwork=_PANEL * m)[0]
-    return False not in (np.abs(T.diagonal()) > _LEAST_RANK * np.sqrt(np.add.reduce(G**2, axis=1)))
+    least = _LEAST_RANK * np.sqrt(np.add.reduce(G**2, axis=1))
+    return bool(np.logical_and.reduce(np.abs(T.diagonal()) > least))
 
 
 class _Border:

@@ -106,9 +106,9 @@ class EntryProgram(NamedTuple):
             return None
         at, i, j, weight = rows
         n, lo, hi = block.n, program.bounds.lo[at] / weight, program.bounds.hi[at] / weight
-        if True in (weight < 0):
+        if np.logical_or.reduce(weight < 0):
             lo, hi = np.minimum(lo, hi), np.maximum(lo, hi)
-        if False in ((lo[:n] == hi[:n]) & (lo[:n] > 0)):
+        if not np.logical_and.reduce((lo[:n] == hi[:n]) & (lo[:n] > 0)):
             return None
         try:
             divergence = stacked(nearness.X0[None])
@@ -146,10 +146,10 @@ def _entries_of(program: Program) -> tuple[IntArray, IntArray, IntArray, Array] 
         i, j, weight = (np.concatenate([getattr(t, name) for _, t in rows]) for name in ("i", "j", "value"))
     else:
         at, i, j, weight = none, none, none, np.zeros(0)
-    if len(at) != program.m or 0.0 in weight:
+    if len(at) != program.m or not np.logical_and.reduce(weight):
         return None
     diagonal = np.arange(n)
-    if len(at) == n and False not in ((i == diagonal) & (j == diagonal)):
+    if len(at) == n and np.logical_and.reduce((i == diagonal) & (j == diagonal)):
         return at, i, j, weight
     i, j = np.minimum(i, j), np.maximum(i, j)
     order = np.lexsort((j, i, i != j))
