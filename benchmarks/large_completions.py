@@ -39,6 +39,7 @@ CASES = {
     "completion 2,500 x 2,500, rank 3": (lambda: completion(2_500, 3, 100_000), 1e-6),
     "completion 2,500 x 2,500, rank 10": (lambda: completion(2_500, 10, 500_000), 1e-6),
     "completion 10,000 x 10,000, rank 3": (lambda: completion(10_000, 3, 500_000), 1e-4),
+    "completion 25,000 x 25,000, rank 3": (lambda: completion(25_000, 3, 2_500_000), 1e-4),
 }
 
 

@@ -339,8 +339,8 @@ def _leaves_definite(M: Array, right: Array, order: int) -> bool:
 
     Matrix inequalities leave such points. This takes a tenth of the time of singular values.
     """
-    root = root_of(M @ M.T)
-    if root is None:
+    root = root_of(M @ M.T) if len(M) <= M.shape[1] else None
+    if root is None:  # the rows are dependent
         return False
     random = np.random.default_rng(0).normal(size=M.shape[1])
     point = random + M.T @ scipy.linalg.cho_solve((root, True), right - M @ random, check_finite=False)
