@@ -317,7 +317,7 @@ def _fixed_compression(program: Program, b: int, before: Array, used: Mask) -> E
     fixed = Qt[:rank].T @ (P.T[:rank] @ right / s[:rank])
     fixed /= float(np.linalg.norm(fixed)) or 1.0
     space = np.vstack([fixed, Qt[rank:]])[:, : B.shape[1]]
-    _, size, Vt = np.linalg.svd(np.vstack([smat(S, order) for S in space]))
+    _, size, Vt = np.linalg.svd(np.vstack([smat(S, order) for S in space]), full_matrices=False)
     zero = size <= n * FACE_NOISE * size[0]
     N, V = Vt[zero].T, Vt[~zero].T
     if not 0 < N.shape[1] < order:

@@ -182,7 +182,8 @@ class OnFaces(Reduced):
             rows, units = self.whole.A.slice(at), np.diag(1 / self.whole.A.norms()[at])
             stack = np.array([rows.adjoint(e, b) for e in units])
             vanishing = [svec(V.T @ stack @ V), units @ coefficients(self.whole, at)]
-            N = scipy.linalg.null_space(np.hstack(vanishing).T, FACE_NOISE * len(V))
+            triangle = np.linalg.qr(np.hstack(vanishing).T, mode="r")  # few columns, with the same null space
+            N = scipy.linalg.null_space(triangle, FACE_NOISE * len(V))
             corners = V.T @ stack @ U
             W, s, _ = np.linalg.svd(N.T @ corners.reshape(len(at), -1), full_matrices=False)
             N = N @ W[:, s > _TURN_RANK]  # without F, whose corner is zero
