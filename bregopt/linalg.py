@@ -30,6 +30,7 @@ __all__ = [
     "is_definite",
     "lean",
     "log_det",
+    "null_space",
     "root_of",
     "rows_at",
     "symmetrize",
@@ -148,6 +149,17 @@ def turned(R: Array) -> Array:
     _, V = np.linalg.eigh(R.T @ R)
     columns: Array = R @ V[:, ::-1]
     return columns
+
+
+def null_space(M: Array, tol: float) -> Array:
+    """Return an orthonormal basis of the null space, as rows; `tol` is relative to the largest value.
+
+    The triangle of a tall matrix has the same null space, and no square of its number of rows.
+    """
+    triangle = np.linalg.qr(M, mode="r") if len(M) > M.shape[1] else M
+    _, s, Q = np.linalg.svd(triangle)
+    basis: Array = Q[int((s > tol * s.max(initial=0.0)).sum()) :]
+    return basis
 
 
 def log_det(root: Array) -> float:

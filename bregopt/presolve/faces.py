@@ -24,7 +24,7 @@ from bregopt.certify.proofs import is_farkas
 from bregopt.certify.slacks import inherit_trace_bounds
 from bregopt.clock import checkpoint
 from bregopt.errors import InfeasibleRowError
-from bregopt.linalg import lean, rows_at, symmetrize
+from bregopt.linalg import lean, null_space, rows_at, symmetrize
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import FACE_NOISE, Exposure, coefficients, exposures_of
 from bregopt.presolve.svec import Svec, sparse_svec, svec
@@ -182,8 +182,7 @@ class OnFaces(Reduced):
             rows, units = self.whole.A.slice(at), np.diag(1 / self.whole.A.norms()[at])
             stack = np.array([rows.adjoint(e, b) for e in units])
             vanishing = [svec(V.T @ stack @ V), units @ coefficients(self.whole, at)]
-            triangle = np.linalg.qr(np.hstack(vanishing).T, mode="r")  # few columns, with the same null space
-            N = scipy.linalg.null_space(triangle, FACE_NOISE * len(V))
+            N = null_space(np.hstack(vanishing).T, FACE_NOISE * len(V)).T
             corners = V.T @ stack @ U
             W, s, _ = np.linalg.svd(N.T @ corners.reshape(len(at), -1), full_matrices=False)
             N = N @ W[:, s > _TURN_RANK]  # without F, whose corner is zero

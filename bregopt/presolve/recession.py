@@ -27,6 +27,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask, scattered
+from bregopt.linalg import null_space
 from bregopt.presolve import with_multipliers
 from bregopt.presolve.svec import Svec, svec, svec_rows
 from bregopt.program import Answer, Bounds, Face, Program
@@ -134,7 +135,7 @@ def recession(program: Program, X: Sequence[Array], largest: float = _LARGEST_RE
     kept = np.concatenate([own, program.free])
     fixed = rows[:, kept]
     sizes = np.linalg.norm(fixed, axis=1)
-    unchanged = _null_space(fixed[sizes > 0] / sizes[sizes > 0, None])
+    unchanged = null_space(fixed[sizes > 0] / sizes[sizes > 0, None], _RECEDING_RANK)
     basis = _row_space(unchanged[:, :matrices])
     directions = np.zeros((len(basis), len(own)))
     directions[:, own] = basis
@@ -223,13 +224,6 @@ def _whole_direction(unchanged: Array, D: Array) -> Array:
     weights = np.linalg.lstsq(unchanged[:, : len(D)].T, D, rcond=None)[0]
     whole: Array = weights @ unchanged
     return whole
-
-
-def _null_space(M: Array) -> Array:
-    """Return an orthonormal basis of the null space, its rows."""
-    _, s, Q = np.linalg.svd(M, full_matrices=M.shape[0] < M.shape[1])
-    basis: Array = Q[int((s > _RECEDING_RANK * s.max(initial=0.0)).sum()) :]
-    return basis
 
 
 def _row_space(M: Array) -> Array:

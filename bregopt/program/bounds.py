@@ -184,10 +184,7 @@ class Bounds(PickledWithoutCache):
         """Return the violation of each required row's bounds; zero for the others."""
         if self.all_hard:
             return self.violation(a)
-        required = self.required
-        return (
-            np.where(required, self.violation(a), 0.0) if np.logical_or.reduce(required) else np.zeros(self.m)
-        )
+        return np.where(self.required, self.violation(a), 0.0)
 
     def penalty(self, a: Array) -> Array:
         """Return each row's penalty at its activity; zero for hard rows (see :meth:`missed`)."""

@@ -395,9 +395,8 @@ class Program(PickledWithoutCache):
 
     def columns_of(self, variables: IntArray) -> Array:
         """Return the coefficients of some variables, a dense array of shape ``(m, len(variables))``."""
-        return (
-            dense(columns_at(self.B, variables)) if sp.issparse(self._lean_B) else self._lean_B[:, variables]
-        )
+        lean_B = self._lean_B
+        return dense(columns_at(self.B, variables)) if sp.issparse(lean_B) else lean_B[:, variables]
 
     @cached_property
     def _row_of_coefficient(self) -> IntArray:
@@ -413,8 +412,7 @@ class Program(PickledWithoutCache):
         """Return the program with other bounds or costs, and with what its coefficients have determined."""
         other = replace(self, **changes)
         if other.A is self.A and other.B is self.B:
-            known = vars(self)
-            vars(other).update({name: known[name] for name in _OF_COEFFICIENTS if name in known})
+            vars(other).update({name: own for name, own in vars(self).items() if name in _OF_COEFFICIENTS})
         return other
 
     def of_rows(self, kept: IntArray) -> Program:

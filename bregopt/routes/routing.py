@@ -1,12 +1,13 @@
 """Routing: the choice of a route for a program, its explanation, and the solve.
 
-Automatic routing uses the first route, in the order of the registry, that takes the program. There are three
-exceptions. If rows of few entries are so many for the order of the matrix that Newton steps cost more than a
-few hundred eigendecompositions, in both forms, ``lagrangian`` comes before ``path``; on a face only with
-squares or second-order cones. If most rows can be inactive, and they are very many, many are hinges, or the
-matrix is large, ``psdboost`` comes before ``path`` at tolerances of 1e-6 and above. If the matrix is large
-and there are few more rows than fix its diagonal, ``lowrank`` comes before ``path``, unless all entries of
-cost and rows are in a narrow band.
+Automatic routing uses the first route, in the order of the registry, that takes the program. There are four
+exceptions. If the matrix is large, its cost definite, and the rows have few entries, as for the completion of
+a matrix, ``lowrank`` comes first. If rows of few entries are so many for the order of the matrix that Newton
+steps cost more than a few hundred eigendecompositions, in both forms, ``lagrangian`` comes before ``path``;
+on a face only with squares or second-order cones. If most rows can be inactive, and they are very many, many
+are hinges, or the matrix is large, ``psdboost`` comes before ``path`` at tolerances of 1e-6 and above. If the
+matrix is large and there are few more rows than fix its diagonal, ``lowrank`` comes before ``path``, unless
+all entries of cost and rows are in a narrow band.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Every row family against its definition: a stack of dense symmetric matrices."""
 
 import itertools
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bregopt as bo
-from bregopt.linalg import csr_of, rows_at
+from bregopt.linalg import csr_of, null_space, rows_at
 from bregopt.modeling.expressions import Expression
 from bregopt.program import LowRank
 from bregopt.program.rows import (
@@ -344,3 +345,15 @@ def test_sparse_entries_of_one_place_add_up_and_rows_are_taken_in_any_order(coun
         factor = rng.integers(1, 5, size=len(rows)).astype(float)
         assert np.array_equal(rows_at(A, rows).toarray(), full[rows])
         assert np.array_equal(rows_at(A, rows, factor).toarray(), factor[:, None] * full[rows])
+
+
+@pytest.mark.parametrize(("m", "n", "rank"), [(4_000, 3, 2), (5, 9, 4), (6, 6, 6), (0, 3, 0), (7, 4, 0)])
+def test_the_null_space_of_a_tall_matrix_takes_no_square_of_its_rows(m, n, rank, rng):
+    M = rng.normal(size=(m, rank)) @ rng.normal(size=(rank, n))
+    tracemalloc.start()
+    N = null_space(M, 1e-10)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_allclose(N @ N.T, np.eye(n - rank), atol=1e-12)
+    np.testing.assert_allclose(M @ N.T, 0, atol=1e-9)
+    assert peak < 2e6  # the square of 4,000 takes 1.3e8

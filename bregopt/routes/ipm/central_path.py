@@ -385,7 +385,7 @@ class _Scores:
             return False
         y = program.bounds.clip(y)
         # A box with zero inside adds nothing to what the rows demand.
-        zero_inside = True not in ((program.u_lo > 0) | (program.u_hi < 0))
+        zero_inside = not np.logical_or.reduce((program.u_lo > 0) | (program.u_hi < 0))
         if zero_inside and not np.maximum(y, 0.0) @ self._lo + np.minimum(y, 0.0) @ self._hi > 0:
             return True
         largest = float(self._plan.diagonals(self._plan.adjoint(y)).max(initial=0.0))
