@@ -144,6 +144,14 @@ def _rows_may_be_alike(program: Program) -> bool:
     return program.m > 1 and not all_differ(program)
 
 
+def _rows_may_be_parallel(program: Program) -> bool:
+    from bregopt.presolve.equalities import are_independent
+
+    equal = program.bounds.equal
+    independent = equal.all() and program.row_sizes.all() and are_independent(program, equal)
+    return not independent and _rows_may_be_alike(program)
+
+
 def _variables_may_be_alike(program: Program) -> bool:
     return program.k > 1 and _rows_may_be_alike(program)
 
@@ -166,7 +174,7 @@ REQUESTED: dict[str, _Apply] = {
     "equal variables": _ours("variables:equal_variables", _variables),
     "zero variables": _ours("variables:fixed_variables", _variables),  # x = 2 y and y = 2 x
     "interchangeable variables": _ours("interchange:interchangeable_variables", _variables_may_be_alike),
-    "parallel rows": _ours("svec:parallel_rows", _rows_may_be_alike),
+    "parallel rows": _ours("svec:parallel_rows", _rows_may_be_parallel),
     "opposite rows": _ours("epigraphs:opposite_rows", _variables),
     "defined variables": _ours("variables:defined_variables", _variables),
     "zero sums": _ours("implied_equalities:zero_sums"),

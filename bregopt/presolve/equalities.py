@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import qr, solve_triangular
 
-from bregopt.arrays import TINY, Array, IntArray, scattered
+from bregopt.arrays import TINY, Array, IntArray, Mask, scattered
 from bregopt.certify import Known, PrimalDualPoint, is_farkas
 from bregopt.clock import checkpoint, remaining
 from bregopt.linalg import root_of
@@ -115,23 +115,11 @@ class Independent(Reduced):
 def independent_rows(program: Program, tolerances: Tolerances) -> Independent | None:
     """Replace equalities by orthonormal combinations where some are nearly dependent."""
     mask = program.bounds.equal & (program.row_sizes > 0)
-    # Programs of the same coefficients with other bounds or costs have the same independent rows.
-    known = program.A.plans.get(independent_rows)
-    if known is not None and known[0] is program.B and known[1] == mask.tobytes():
+    if _too_many(program, mask) or are_independent(program, mask):
         return None
-    equal, length = mask.nonzero()[0], Svec.of(program).width
-    if len(equal) < 2 or len(equal) ** 2 * length > LARGEST_QR:
-        return None
-    if remaining() < _QR_SECONDS * len(equal) * length:
-        return None
+    equal = mask.nonzero()[0]
     sizes = program.row_sizes[equal]
-    independent = not np.diff(program.B.indptr)[equal].any() and program.A.slice(equal).disjoint
-    if not independent:
-        vectors = svec_rows(program, equal) / sizes[:, None]
-        independent = clearly_independent(vectors)
-    if independent:
-        program.A.plans[independent_rows] = program.B, mask.tobytes()
-        return None
+    vectors = svec_rows(program, equal) / sizes[:, None]
     Q, R = np.linalg.qr(vectors.T)
     distance, b = np.abs(R.diagonal()), program.bounds.lo[equal] / sizes
     if len(distance) == len(equal) and distance.min() > _NEARLY_DEPENDENT:
@@ -156,6 +144,31 @@ def independent_rows(program: Program, tolerances: Tolerances) -> Independent | 
     equal, sizes = equal[apart], sizes[apart]
     others = np.flatnonzero(~program.bounds.equal)
     return Independent(program, with_equalities(program, Q.T, right, others), equal, others, R * sizes)
+
+
+def are_independent(program: Program, mask: Mask) -> bool:
+    """Whether the marked rows are clearly independent, so that no two are parallel; kept with the rows.
+
+    Programs of the same coefficients with other bounds or costs have the same independent rows.
+    """
+    known = program.A.plans.get(are_independent)
+    if known is not None and known[0] is program.B and known[1] == mask.tobytes():
+        return True
+    if _too_many(program, mask):
+        return False
+    rows = mask.nonzero()[0]
+    independent = not np.diff(program.B.indptr)[rows].any() and program.A.slice(rows).disjoint
+    if not independent:
+        independent = clearly_independent(svec_rows(program, rows) / program.row_sizes[rows, None])
+    if independent:
+        program.A.plans[are_independent] = program.B, mask.tobytes()
+    return independent
+
+
+def _too_many(program: Program, mask: Mask) -> bool:
+    """Whether the marked rows are none or one, or too many for the time that is left."""
+    count, length = int(np.add.reduce(mask)), Svec.of(program).width
+    return count < 2 or count**2 * length > LARGEST_QR or remaining() < _QR_SECONDS * count * length
 
 
 def combinations(vectors: Array) -> tuple[IntArray, IntArray, Array]:

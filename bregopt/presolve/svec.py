@@ -140,7 +140,7 @@ def svec_rows(program: Program, rows: IntArray) -> Array:
     vectors, sparse = np.zeros((len(rows), width)), []
     for term in A.terms:
         n, start = A.orders[term.block], starts[term.block]
-        if term.rows.products() is None:
+        if term.rows.few_terms and term.rows.products() is None:
             t = term.rows.coordinates()
             place, value = _elements(t, n)
             sparse.append((term.at[t.row] * width + start + place, value))

@@ -130,13 +130,15 @@ class LinearMap(PickledWithoutCache):
         for term in own:
             read[term.at] = True
         at, place = read.nonzero()[0], np.cumsum(read) - 1
-        half = np.zeros(len(at) * n**2)
+        half = np.zeros((len(at), n, n))
         for term in own:
+            if isinstance(term.rows, DenseRows):
+                half[place[term.at]] += term.rows.stack
+                continue
             t = term.rows.coordinates()
             row = place[term.at][t.row]
-            half += np.bincount((row * n + t.i) * n + t.j, t.value, len(half))
-        stack = half.reshape(len(at), n, n)
-        return Term(block, at, DenseRows((stack + stack.transpose(0, 2, 1)) / 2))
+            half += np.bincount((row * n + t.i) * n + t.j, t.value, half.size).reshape(half.shape)
+        return Term(block, at, DenseRows((half + half.transpose(0, 2, 1)) / 2))
 
     def restrict(self, block: int, V: Array) -> LinearMap:
         """Return the map for ``X_block = V M V'``."""
