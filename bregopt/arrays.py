@@ -20,50 +20,6 @@ from bregopt.errors import DataWarning, warn_caller
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "EPS",
-    "LARGEST",
-    "LARGEST_COLUMN_SPREAD",
-    "LARGEST_SPREAD",
-    "SMALLEST",
-    "TINY",
-    "Array",
-    "ArrayOrFrame",
-    "ArrayOrSeries",
-    "BoundsLike",
-    "ComplexArray",
-    "Frame",
-    "IntArray",
-    "Mask",
-    "MatrixLike",
-    "RandomState",
-    "SparseMatrix",
-    "check_columns",
-    "check_magnitude",
-    "check_memory",
-    "check_pair_bounds",
-    "complex_array",
-    "covers",
-    "doubles",
-    "entry_indices",
-    "finite_array",
-    "hermitian_matrix",
-    "index_array",
-    "is_mapping",
-    "is_one_of",
-    "memory",
-    "positive_integer",
-    "positive_number",
-    "rectangular",
-    "rows_with_data",
-    "scattered",
-    "shortage",
-    "span",
-    "symmetric_matrix",
-    "symmetrized",
-    "unlike_sizes",
-]
-
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.intp]

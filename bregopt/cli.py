@@ -41,8 +41,6 @@ from bregopt.records import field_names
 from bregopt.rigorous.file import schema
 from bregopt.routes.base import Settings
 
-__all__ = ["main"]
-
 _SOLVED, _BAD_INPUT, _NO_ANSWER, _NOT_SOLVED, _INTERRUPTED, _BROKEN_PIPE = 0, 2, 3, 4, 130, 141
 _EXIT_STATUS = """\
 exit status:

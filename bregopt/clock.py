@@ -35,25 +35,6 @@ import numpy as np
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "SMALL",
-    "CutShort",
-    "Ending",
-    "affords",
-    "checkpoint",
-    "end",
-    "ending",
-    "finishing",
-    "foreign",
-    "interrupt",
-    "limited",
-    "remaining",
-    "reserving",
-    "seconds_for",
-    "stoppable",
-    "threads_for",
-]
-
 # Time of an answer's certificate beyond a limit, as a fraction of the limit and in seconds, whichever is
 # larger: half of the excess that is promised.
 _SHARE, _LEAST = 0.05, 0.1

@@ -38,8 +38,6 @@ from bregopt.routes.verification import verified
 if TYPE_CHECKING:
     import cvxpy
 
-__all__ = ["CrossCheck", "CrossCheckRow", "Verdict", "cross_check", "dimacs_errors", "verify"]
-
 _BACKENDS = "CLARABEL", "SCS"
 
 # Largest difference of two evaluations of one objective, relative to the largest of both values and the

@@ -33,8 +33,6 @@ from bregopt.errors import require
 from bregopt.files import replacing
 from bregopt.records import dataclass
 
-__all__ = ["main"]
-
 _SEED = 0
 _RANK, _PAIRS = 16, 300  # of the kernel
 # Of the kernels: the weights of the penalties of relaxed bounds.

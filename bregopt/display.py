@@ -21,26 +21,6 @@ from bregopt.errors import require
 if TYPE_CHECKING:
     import matplotlib.axes
 
-__all__ = [
-    "Axes",
-    "escaped",
-    "html_table",
-    "latex_table",
-    "latex_text",
-    "one_axes",
-    "plot_convergence",
-    "plot_correlation",
-    "plot_graph",
-    "plot_intervals",
-    "plot_loadings",
-    "plot_panel",
-    "plot_path",
-    "plot_points",
-    "plot_scores",
-    "plot_trace_profile",
-    "table_lines",
-]
-
 Axes: TypeAlias = "matplotlib.axes.Axes"
 
 _NAMED = 25  # labels along an axis; of more rows every k-th has one

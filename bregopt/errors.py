@@ -17,22 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = [
-    "DEPRECATED",
-    "ConvergenceWarning",
-    "DataWarning",
-    "InfeasibleRowError",
-    "PluginWarning",
-    "SolverError",
-    "UnsupportedProblemError",
-    "deprecated",
-    "did_you_mean",
-    "import_whole",
-    "require",
-    "warn_caller",
-]
-
-
 # Names of options in other packages, and words of our reports, and our options.
 _ELSEWHERE = {
     "condition": "max_condition",

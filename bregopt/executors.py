@@ -19,8 +19,6 @@ import numpy as np
 from bregopt.clock import checkpoint
 from bregopt.errors import SolverError
 
-__all__ = ["Crew", "Serial", "check_executor", "failed"]
-
 # Pools that break in a row, without an answer, before no other is started; and where a task is one problem.
 _BREAKS, _BREAKS_ALONE = 3, 10
 _POLL = 0.5  # seconds between two looks at the processes of a pool

@@ -26,28 +26,6 @@ import numpy as np
 from bregopt.arrays import Array, check_memory
 from bregopt.records import dataclass
 
-__all__ = [
-    "ARRAYS",
-    "Lines",
-    "archive_of",
-    "array_of",
-    "digest_of",
-    "is_standard",
-    "locked",
-    "member_of",
-    "number",
-    "path_of",
-    "read_arrays",
-    "read_bytes",
-    "read_latin",
-    "read_text",
-    "reading",
-    "replacing",
-    "unpacked",
-    "write_ascii",
-    "zipped",
-]
-
 # Bytes of memory that a reader needs for each byte of a file. In text, "1," becomes strings and a number. An
 # array is copied when it is read, checked and made symmetric.
 TEXT, ARRAYS = 30, 4

@@ -29,8 +29,6 @@ from bregopt.routes.derivatives.derivative import LARGEST_RESIDUAL, Derivative, 
 from bregopt.routes.derivatives.stacks import StackedCorrelations
 from bregopt.routes.registry import check_options, stack_answer, stack_settings, takes_stacks, time_limit
 
-__all__ = ["CorrelationStack", "ProblemFunction"]
-
 _ENOUGH = 1e-13  # residual of the optimality conditions: finite differences of answers have some digits then
 
 

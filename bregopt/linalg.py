@@ -13,31 +13,6 @@ from scipy.linalg import LinAlgError, blas, eigvals_banded, lapack
 from bregopt.arrays import EPS, Array, IntArray, covers, span
 from bregopt.clock import checkpoint, threads_for
 
-__all__ = [
-    "DEFINITE_RESIDUAL",
-    "FLAT",
-    "ZERO_DIAGONAL",
-    "DefiniteFactor",
-    "absolute_product",
-    "added_up",
-    "columns_at",
-    "conjugate_gradients",
-    "csr_of",
-    "dense",
-    "eigenvalues_of",
-    "factorized",
-    "inverse_of",
-    "is_definite",
-    "lean",
-    "log_det",
-    "null_space",
-    "root_of",
-    "rows_at",
-    "symmetrize",
-    "turned",
-    "without_noise",
-]
-
 # Residual of a definite system, relative to the right-hand side, above which it is refined.
 DEFINITE_RESIDUAL = 1e-13
 # Diagonal entry up to which a row of a system is a row of zeros.

@@ -52,8 +52,6 @@ from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import SeededOptions, SolverLike, check_options, time_limit
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Batch", "Item", "Outcome", "solve_many", "solve_task"]
-
 _CHAIN = 32  # problems of a chain
 _FINAL = (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED)
 _SECONDS = 0.2  # work of a task

@@ -9,9 +9,8 @@ import numpy as np
 
 from bregopt.arrays import EPS, Array
 from bregopt.certify.slacks import trace_bounds
-from bregopt.divergences import BUILT_IN, Divergence
+from bregopt.divergences import BUILT_IN, Divergence, Penalty
 from bregopt.linalg import eigenvalues_of
-from bregopt.program.bounds import Penalty
 from bregopt.program.program import Program, divergence_of
 from bregopt.program.scale import scale_of
 

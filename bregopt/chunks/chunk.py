@@ -28,22 +28,6 @@ from bregopt.program import Bounds, Penalty
 from bregopt.records import dataclass, replace
 from bregopt.routes import quasi_newton
 
-__all__ = [
-    "HINGE_NOISE",
-    "Batch",
-    "Chunk",
-    "ExecutorPasses",
-    "FasterPasses",
-    "Objective",
-    "Passes",
-    "Point",
-    "Sums",
-    "block_sums",
-    "release_buffers",
-    "sums_of",
-    "triangular",
-]
-
 _BLOCK = 3_000  # rows; blocks of 1,000 take 1.3 times as long at d = 50, and 20,000 1.2 times
 _kept = threading.local()  # the buffers of this worker, by name
 HINGE_NOISE = 1e-9  # relative violation up to which a hinge counts as met: kept ones are met to round-off

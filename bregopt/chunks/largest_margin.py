@@ -64,8 +64,6 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.chunks.rows import TripletChunk, TripletChunks
 
-__all__ = ["Center", "MarginProblem", "Model", "Optimum", "largest_margin", "solve"]
-
 _CACHED = 2_000  # triplets or points whose vectors fit in a processor's cache
 _TRADE_OFF = 10.0  # the default C is this divided by the number of triplets, as for `soft_margin`
 _SAMPLE_PER_COORDINATE, _LEAST_SAMPLE = 300, 5_000

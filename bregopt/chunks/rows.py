@@ -29,8 +29,6 @@ from bregopt.records import dataclass
 from bregopt.routes.progress import Watcher
 from bregopt.routes.solution import Solution
 
-__all__ = ["RowChunks", "TripletChunk", "TripletChunks"]
-
 _SENSES = {"<=": -1, ">=": 1}
 _PENALTIES = ("divergence", "hinge")
 _MANY_POINTS = 3  # points for each index of a triplet, from which only those of the chunk are read

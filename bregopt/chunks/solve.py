@@ -47,8 +47,6 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.chunks.rows import RowChunks
 
-__all__ = ["Options", "drawn", "passes_of_sample", "sample_objective", "solve"]
-
 _SHOWN = 10  # rows that a message names
 _ACCURACY = 1e-2  # gap of the sample's problem relative to that of the whole
 _FIRST_GAP, _LEAST_GAP = 1e-4, 1e-11

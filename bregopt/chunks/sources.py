@@ -22,21 +22,6 @@ from bregopt.errors import require
 from bregopt.files import locked, read_arrays, replacing, zipped
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "Checkpoint",
-    "DaskArray",
-    "ParquetColumns",
-    "Source",
-    "SourceLike",
-    "State",
-    "is_dask",
-    "maps_whole_file",
-    "parquet_columns",
-    "release_groups",
-    "source",
-    "source_of",
-]
-
 SourceLike = ArrayLike | os.PathLike[str]  # an array, one of Dask, or an npy file
 _LARGEST_HELD = 2**28  # bytes of a row group of a Parquet file that a thread keeps
 _held = threading.local()  # the last row group of each set of columns

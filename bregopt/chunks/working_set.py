@@ -37,8 +37,6 @@ from bregopt.routes import routing
 from bregopt.routes.registry import tuning
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Contradiction", "Iterate", "KeptRows", "Screened", "given_rows", "rounds", "solved"]
-
 _log = logging.getLogger(__name__)
 _PER_ORDER = 20  # new rows of a round, in units of the order of the matrix
 _NEAR = 1e-3  # a resumed solve first keeps the rows within this fraction of their bounds

@@ -34,8 +34,6 @@ from bregopt.routes.registry import REFERENCE, route
 from bregopt.routes.registry import settings as settings_of
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Cone", "ConeProblem", "cones_of"]
-
 _LEAST = 1e-300  # replaces zero in logarithms
 _PROOF_TOL = 1e-9  # tolerance of the problems for rays and Farkas vectors
 _PROVES = 1e-6  # largest violation of a ray or Farkas vector, relative to its objective

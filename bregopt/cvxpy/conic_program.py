@@ -18,19 +18,6 @@ from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.program import SecondOrderCones
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "Conic",
-    "Names",
-    "Places",
-    "QuadraticCost",
-    "Triangle",
-    "WithLogDets",
-    "others",
-    "triangle",
-    "with_log_dets",
-    "with_quadratic_cost",
-]
-
 _ROOT = np.sqrt(2.0)
 _ZERO = 1e-14  # relative to the largest eigenvalue: smaller ones are round-off of zero
 _SAME = 4 * EPS  # distance of a coefficient from one, or from the root of two

@@ -19,7 +19,7 @@ from cvxpy.reductions.solvers.conic_solvers.clarabel_conif import CLARABEL
 from bregopt import clock
 from bregopt.arrays import Array
 from bregopt.clock import threads_for
-from bregopt.cvxpy.conic_program import QuadraticCost, with_quadratic_cost
+from bregopt.cvxpy.conic_program import Conic, QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.outcomes import (
     INFEASIBLE_OR_UNBOUNDED,
     UNBOUNDED,
@@ -31,7 +31,7 @@ from bregopt.cvxpy.outcomes import (
     with_a_point,
 )
 from bregopt.cvxpy.problems.lower import check_sizes
-from bregopt.cvxpy.readings import Conic, read_conic, too_large
+from bregopt.cvxpy.readings import read_conic, too_large
 from bregopt.errors import UnsupportedProblemError
 from bregopt.linalg import csr_of
 from bregopt.program import Program
@@ -39,8 +39,6 @@ from bregopt.records import replace
 from bregopt.routes import routing
 from bregopt.routes.registry import time_limit
 from bregopt.routes.solution import Solution
-
-__all__ = ["BREGOPT", "Bregopt", "ConicProblem", "conic_data", "register"]
 
 _NAME = "BREGOPT"
 _TOL = 1e-8  # Clarabel's default

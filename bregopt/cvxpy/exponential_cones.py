@@ -30,8 +30,6 @@ from bregopt.program import convex_functions as functions
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.records import replace
 
-__all__ = ["Exponential"]
-
 _OBJECTIVE, _OWN = -1, -2  # in place of the number of a row
 
 

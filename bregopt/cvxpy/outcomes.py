@@ -9,7 +9,8 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.certify import Certificate, PrimalDualPoint, certify
-from bregopt.cvxpy.readings import Conic, Reading, read_conic, read_dual, too_large
+from bregopt.cvxpy.conic_program import Conic
+from bregopt.cvxpy.readings import Reading, read_conic, read_dual, too_large
 from bregopt.errors import InfeasibleRowError, SolverError, UnsupportedProblemError, did_you_mean
 from bregopt.program import ENDED, Program, StopReason
 from bregopt.records import dataclass, field_names, replace
@@ -18,18 +19,6 @@ from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.registry import option_names
 from bregopt.routes.solution import Solution, Status
-
-__all__ = [
-    "INFEASIBLE_OR_UNBOUNDED",
-    "UNBOUNDED",
-    "UNPROVEN",
-    "Outcome",
-    "certified",
-    "contradiction_of",
-    "solve_conic",
-    "status_of",
-    "with_a_point",
-]
 
 # Clarabel's statuses of rays, and ours of a ray without a feasible point, for which it has none.
 UNBOUNDED = ("DualInfeasible", "AlmostDualInfeasible")

@@ -35,21 +35,6 @@ from bregopt.program import Block, Bounds, LinearMap, Nearness, Program, Term
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass
 
-__all__ = [
-    "Conic",
-    "Direct",
-    "Dual",
-    "Pivots",
-    "Reading",
-    "blocks_of",
-    "map_of",
-    "pivots_of",
-    "read_conic",
-    "read_directly",
-    "read_dual",
-    "too_large",
-]
-
 _LAST = "BREGOPT readings"  # key of the last readings in the solver cache
 # Entries of the matrices for each variable from which a program is one of matrix inequalities.
 _INEQUALITY = 2

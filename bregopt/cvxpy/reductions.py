@@ -29,15 +29,6 @@ from bregopt.presolve.svec import alike, orientation
 from bregopt.program.bounds import boost_factor
 from bregopt.records import kept, replace
 
-__all__ = [
-    "Coordinates",
-    "Copies",
-    "NeededRows",
-    "coordinates_of",
-    "needed_rows",
-    "with_copies",
-]
-
 _PSD_TOL = 1e-14  # relative to a matrix's norm: how far below zero an eigenvalue of a psd matrix may be
 _SAME = 1e-13  # relative to the largest number: numbers that differ by less are equal up to round-off
 

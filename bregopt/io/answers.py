@@ -40,8 +40,6 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.io.spec import Spec
 
-__all__ = ["PARTS", "WRITERS", "Answers", "fingerprint", "folder_of", "write_answer"]
-
 PARTS = ("X", "u", "duals")  # of an answer, that a report has on request
 
 _FACTS, _MATRICES, _SUFFIX = "batch.json", "X.npy", ".part"

@@ -35,8 +35,6 @@ from bregopt.program import Program, rows
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["SUFFIXES", "read_cbf", "write_cbf"]
-
 Cones = Sequence[tuple[str, int]]
 SUFFIXES = (".cbf", ".cbf.gz")
 # The bounds of one row or scalar in a linear cone.

@@ -42,8 +42,6 @@ from bregopt.modeling.objectives import bregman_div, frobenius_div, logdet_div, 
 from bregopt.modeling.problem import Declared
 from bregopt.program.rows.base import LowRank
 
-__all__ = ["FUNCTIONS", "evaluate"]
-
 _ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -23,8 +23,6 @@ from bregopt.errors import require
 from bregopt.io.matrices import labels_of
 from bregopt.records import dataclass
 
-__all__ = ["Graph", "GraphLike", "read_graph"]
-
 _DIRECTED = "graph is directed; expected an undirected one, such as graph.{}()"
 
 

@@ -37,25 +37,6 @@ from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "SUFFIXES",
-    "Answered",
-    "Labels",
-    "StackLike",
-    "Table",
-    "aligned",
-    "csv_text",
-    "framed",
-    "is_pandas",
-    "is_stack",
-    "labeled",
-    "labels_of",
-    "opened",
-    "pair_labels",
-    "pandas_module",
-    "read_matrix",
-]
-
 # One matrix or number, or one for each key of a stack; or the path of a file that holds them.
 StackLike = ArrayLike | LowRank | Mapping[Any, Any] | PathLike[str]
 Answered = TypeVar("Answered", bound=Solution)

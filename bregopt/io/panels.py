@@ -20,8 +20,6 @@ from bregopt.io.matrices import Labels, pandas_module
 from bregopt.io.stacks import ANSWERS, BLOCK, Group, MatrixStack, real_numbers
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["frame_stack", "parquet_panel", "write_panel"]
-
 _ROWS = 2**12  # of a Parquet file that are decoded at once
 _readers = threading.local()
 

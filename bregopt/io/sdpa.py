@@ -28,8 +28,6 @@ from bregopt.program import Program
 from bregopt.program.rows import Coordinates, SparseRows, placed_coordinates
 from bregopt.records import dataclass, field_names, replace
 
-__all__ = ["SUFFIXES", "SdpaEntries", "check_linear", "read_sdpa", "write_sdpa"]
-
 SUFFIXES = (".dat-s", ".dat-s.gz")
 _PUNCTUATION = str.maketrans("{}(),", "     ")
 _COMMENT = ('"', "*")

@@ -29,8 +29,6 @@ from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows import FAMILIES, Bilinear, Coordinates, Rows
 from bregopt.records import dataclass
 
-__all__ = ["CLASSES", "RESERVED", "PlainReader", "PlainWriter", "is_constant", "same_data"]
-
 CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (

@@ -45,22 +45,6 @@ from bregopt.records import dataclass
 from bregopt.routes.registry import RouteOptions, check_options
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "ACCEPTED",
-    "DIVERGENCES",
-    "KEYS",
-    "PROBLEMS",
-    "Errors",
-    "Spec",
-    "is_name",
-    "is_sdpa",
-    "load_spec",
-    "problem_of_file",
-    "problem_of_matrix",
-    "states_problem",
-    "typed",
-]
-
 _SENSES = {"minimize": Minimize, "maximize": Maximize}
 _SECTIONS = ("data", "parameters", "variables", "expressions", "problem", "solve")
 _OPERANDS = (PSD, HermitianPSD, ComplexOperand, Variable, Parameter)

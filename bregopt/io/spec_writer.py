@@ -33,8 +33,6 @@ from bregopt.modeling.expressions import Operand
 from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program.rows.base import LowRank
 
-__all__ = ["write_spec"]
-
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 

@@ -20,16 +20,6 @@ from bregopt.io.matrices import Labels, is_pandas, pandas_module
 from bregopt.program.rows.base import LowRank
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "ANSWERS",
-    "BLOCK",
-    "Group",
-    "MatrixStack",
-    "present_stack",
-    "read_stack",
-    "real_numbers",
-]
-
 ANSWERS = "all answers in memory (resume='folder' keeps them in a file)"
 BLOCK = 2**24  # bytes of a file that are read at once
 

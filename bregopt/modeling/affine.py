@@ -26,23 +26,6 @@ from bregopt.linalg import rows_at
 from bregopt.program.rows import Bilinear, Rows, add_rows, combine_rows, multiplied_rows, stacked_rows
 from bregopt.records import Text, dataclass, replace
 
-__all__ = [
-    "Affine",
-    "Formula",
-    "Named",
-    "Product",
-    "as_factor",
-    "axes_of",
-    "check_shapes",
-    "linear_map",
-    "matrix_product",
-    "multiplied",
-    "product",
-    "random_values",
-    "sum_label",
-]
-
-
 _LONGEST = 80  # characters; of a longer sum the last terms are left out
 _MORE = " + ..."
 

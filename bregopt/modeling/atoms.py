@@ -29,8 +29,6 @@ from bregopt.modeling.variables import PSD
 from bregopt.program.rows import Coordinates, DenseRows, Distances, Entries, RankOne, SparseRows
 from bregopt.records import replace
 
-__all__ = ["diag", "inner", "quad_form", "sq_distance", "sum", "trace"]
-
 # A stack of matrices with at most this fraction of nonzeros is stored by its terms.
 _SPARSE_SHARE = 0.2
 

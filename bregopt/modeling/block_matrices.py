@@ -18,8 +18,6 @@ from bregopt.arrays import IntArray, rectangular
 from bregopt.modeling.complex_expressions import ComplexExpression, ComplexForms, as_complex, relabeled
 from bregopt.modeling.expressions import Expression, ExpressionLike, Operand, as_expression, holds_complex
 
-__all__ = ["bmat", "hstack", "kron", "partial_trace", "partial_transpose", "vstack"]
-
 
 def vstack(parts: Sequence[ExpressionLike]) -> Expression | ComplexExpression:
     """Return expressions one below the other; vectors are rows, as in NumPy.

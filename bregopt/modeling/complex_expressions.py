@@ -29,22 +29,6 @@ from bregopt.modeling.expressions import (
 )
 from bregopt.records import replace
 
-__all__ = [
-    "ComplexEquality",
-    "ComplexExpression",
-    "ComplexForms",
-    "HermitianInequality",
-    "as_complex",
-    "conj",
-    "hermitian_from_parts",
-    "hermitian_parts",
-    "imag",
-    "is_hermitian",
-    "real",
-    "relabeled",
-    "vanishing_parts",
-]
-
 _ROUND_OFF = 1e-13  # a part of a complex number that is round-off, relative to its absolute value
 _HERMITIAN_TOL = 1e-10  # the largest entry of ``F - F*`` that is round-off, relative to that of ``F``
 

@@ -29,15 +29,6 @@ from bregopt.modeling.expressions import Expression
 from bregopt.program.rows import Coordinates, RankOnePairs, SparseRows
 from bregopt.records import replace
 
-__all__ = [
-    "ComplexOperand",
-    "HermitianPSD",
-    "compressed",
-    "embedded",
-    "half_embedded",
-    "hermitian_forms",
-]
-
 
 class ComplexOperand(ComplexForms):
     """A complex variable or parameter, made by ``bo.Variable`` and ``bo.Parameter``.

@@ -22,21 +22,6 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import Entries
 from bregopt.records import dataclass
 
-__all__ = [
-    "Constraint",
-    "CutRows",
-    "InequalityRows",
-    "MatrixInequality",
-    "SecondOrderConstraint",
-    "SoftPenalty",
-    "compare",
-    "cut_rows",
-    "matrix_inequality",
-    "multiplier_of_cone",
-    "rows_of_inequalities",
-    "some_rows",
-]
-
 # It takes the matrix of the answer, or a tuple of several, and returns constraints.
 Separator = Callable[..., "Constraint | Iterable[Constraint] | None"]
 

@@ -24,19 +24,6 @@ from bregopt.modeling.affine import (
 from bregopt.modeling.constraints import Constraint, MatrixInequality, SoftPenalty, compare, matrix_inequality
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "Expression",
-    "ExpressionLike",
-    "Operand",
-    "as_expression",
-    "between",
-    "broadcast_gamma",
-    "check_not_empty",
-    "holds_complex",
-    "indexed_label",
-    "soft",
-]
-
 PENALTIES = ("divergence", "hinge")
 # Functions of other packages, by name, that have an equivalent here, for messages.
 _OWN = {

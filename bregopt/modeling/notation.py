@@ -22,8 +22,6 @@ from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.records import dataclass
 
-__all__ = ["ATOMS", "HTML", "LATEX", "UNICODE", "Piece", "Style", "as_html", "as_latex", "as_text", "written"]
-
 _TOKEN = re.compile(
     r"(?P<space>\s*)(?:(?P<number>\d+\.?\d*(?:e[-+]?\d+)?)|(?P<name>[^\W\d]\w*)"
     r"|(?P<mark><=|>=|==|>>|<<|\.\.\.|\.(?:T|H|real|imag)\b|[-+*/@()\[\],:=])|(?P<other>\S))"

@@ -23,13 +23,6 @@ from bregopt.modeling.variables import PSD, Parameter
 from bregopt.presolve.coordinates import RANK_TOL, with_complement
 from bregopt.program.rows.base import LowRank, Matrix
 
-__all__ = [
-    "bregman_div",
-    "frobenius_div",
-    "logdet_div",
-    "von_neumann_div",
-]
-
 CenterLike = ArrayLike | LowRank | Operand  # a Parameter or an expression of parameters is an Operand
 
 

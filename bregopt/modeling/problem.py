@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from bregopt.rigorous.file.certificate import ProvenBound
     from bregopt.routes.registry import RouteOptions, SolverLike
 
-__all__ = ["Declared", "Problem", "translated"]
-
 Declared = (
     Constraint | ConvexConstraint | CutRows | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 )

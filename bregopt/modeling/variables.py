@@ -25,8 +25,6 @@ from bregopt.program.rows import Entries
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import cached_property, replace
 
-__all__ = ["PSD", "Parameter", "Variable"]
-
 _ORDER = 16  # bytes that a declaration takes for each row of a matrix: indices
 # Bytes that a declaration takes for each element: two bounds, a column and a coefficient.
 _ELEMENT = 100

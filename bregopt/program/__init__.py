@@ -1,6 +1,7 @@
 """The data that a solver receives: arrays and formulas, without modeling syntax or solvers."""
 
-from bregopt.program.bounds import NO_CONES, Bounds, Face, Penalty, SecondOrderCones
+from bregopt.divergences.rows import Penalty
+from bregopt.program.bounds import NO_CONES, Bounds, Face, SecondOrderCones
 from bregopt.program.linear_map import (
     LinearMap,
     SparseLowRankProgram,

@@ -32,8 +32,6 @@ from bregopt.arrays import Array, IntArray, Mask, span
 from bregopt.divergences.rows import SCALARS, Penalty, Target
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = ["NO_CONES", "Bounds", "Face", "Penalty", "SecondOrderCones", "boost_factor", "relaxed_bounds"]
-
 Subset = IntArray | slice
 
 

@@ -17,24 +17,6 @@ import scipy.sparse as sp
 from bregopt.arrays import TINY, Array, IntArray
 from bregopt.records import dataclass
 
-__all__ = [
-    "ConvexFunction",
-    "Exponential",
-    "Local",
-    "LogSumExp",
-    "Logarithm",
-    "Logistic",
-    "NegativeEntropy",
-    "NumbersRelativeEntropy",
-    "SquaredDistance",
-    "entries_of",
-    "hmat",
-    "hvec",
-    "hvec_length",
-    "times_log",
-    "upper_places",
-]
-
 
 def hvec_length(n: int, hermitian: bool) -> int:
     """Return the length of the vector of a matrix of order `n`."""

@@ -25,17 +25,6 @@ from bregopt.program.rows import DenseRows
 from bregopt.program.rows.base import Matrix
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "INWARD",
-    "ConvexTerm",
-    "Tangent",
-    "row_vectors",
-    "tangent_inside",
-    "tangent_program",
-    "with_constant_terms",
-    "with_log_dets",
-]
-
 _OF_ROWS = ("Bt", "absolute_B", "column_sizes", "row_sizes", "row_units")  # properties of the rows alone
 INWARD = (1e-15, 1e-12, 1e-9)  # shares of their size by which arguments move into their domain
 

@@ -21,16 +21,6 @@ from bregopt.records import PickledWithoutCache, cached_property, dataclass, kep
 if TYPE_CHECKING:
     from bregopt.program.program import Program
 
-__all__ = [
-    "LinearMap",
-    "SparseLowRankProgram",
-    "SparseLowRankRows",
-    "SparsePlusLowRank",
-    "Term",
-    "sparse_plus_low_rank",
-    "stored_terms",
-]
-
 # Entries of all rows' matrices up to which one dense product is faster than the row families. The limit is
 # `_TINY_OF_SMALL` up to the order `_SMALL` of a block, `_TINY` above.
 _TINY, _TINY_OF_SMALL, _SMALL = 20_000, 120_000, 20

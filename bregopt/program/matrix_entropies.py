@@ -28,16 +28,6 @@ from bregopt.program.convex_functions import (
 )
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "EntropySum",
-    "LogDeterminant",
-    "OfMatrices",
-    "RelativeEntropy",
-    "TraceLog",
-    "is_infinite",
-    "on_ranges",
-]
-
 # Relative distance of eigenvalues below which a second divided difference is that of three equal ones. Its
 # error is the square of the distance, and only Newton's steps use it.
 _NEAR = 1e-4

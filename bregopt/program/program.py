@@ -31,20 +31,6 @@ from bregopt.records import PickledWithoutCache, Text, cached_property, dataclas
 if TYPE_CHECKING:
     from bregopt.program.convex_terms import ConvexTerm, Tangent
 
-__all__ = [
-    "ENDED",
-    "LIMITS",
-    "Answer",
-    "Block",
-    "Declaration",
-    "Nearness",
-    "ParameterSlope",
-    "Program",
-    "Start",
-    "StopReason",
-    "divergence_of",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Nearness(PickledWithoutCache):

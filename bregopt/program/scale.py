@@ -19,19 +19,6 @@ from bregopt.program.rows import Sum
 from bregopt.program.rows.base import LowRank, frobenius_norm
 from bregopt.records import dataclass, kept
 
-__all__ = [
-    "DimacsSizes",
-    "Scale",
-    "differ_by_decades",
-    "dimacs_sizes",
-    "entries_of",
-    "in_different_units",
-    "newton_flops",
-    "pays",
-    "price_range",
-    "scale_of",
-]
-
 _LARGEST_FORMED = 500  # the order up to which a cost matrix is formed to find its largest entry
 _APART = 1e3  # factor between coefficients from which they are in different units
 _RESOLUTION = 1e-6  # fraction of the linear scale: smaller objectives count as zero

@@ -27,20 +27,6 @@ from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import inverse_of, root_of
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "STACKED",
-    "EntryStack",
-    "StackedDerivative",
-    "StackedDivergence",
-    "StackedLogDet",
-    "StackedSpectral",
-    "diagonal_of",
-    "inner",
-    "simplex_shifts",
-    "solutions_of",
-    "spectra_of",
-]
-
 # The n^2 entries over those with bounds, from which sparse products, and sums for each entry, cost less than
 # products of matrices.
 _SPARSE, _FEW = 8, 64

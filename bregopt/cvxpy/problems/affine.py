@@ -25,23 +25,6 @@ from bregopt.errors import UnsupportedProblemError
 from bregopt.linalg import csr_of
 from bregopt.records import dataclass
 
-__all__ = [
-    "Coefficients",
-    "ConvexTerm",
-    "Elements",
-    "Quadratics",
-    "broadcast",
-    "constant_value",
-    "every_element",
-    "is_affine",
-    "joined",
-    "joint_rows",
-    "one_number",
-    "rows_of",
-    "scalar_terms",
-]
-
-
 # Occurrences of an expression's elements, on average, above which each is read once and sums are formed.
 _REPEATED = 4
 

@@ -53,25 +53,6 @@ from bregopt.presolve.svec import recognize
 from bregopt.program.rows import Coordinates, Entries, Rows, SparseRows, add_rows
 from bregopt.records import Text, dataclass, replace
 
-__all__ = [
-    "KINDS",
-    "SENSES",
-    "Claim",
-    "Link",
-    "claim_of",
-    "coefficients",
-    "compared",
-    "is_read",
-    "is_real_form",
-    "is_symmetric",
-    "is_symmetric_array",
-    "is_symmetric_map",
-    "links_of",
-    "numbered",
-    "rows_of_constraints",
-    "text_of",
-]
-
 SENSES = {"Equality": "==", "Zero": "==", "Inequality": "<=", "NonPos": "<=", "NonNeg": ">="}
 KINDS = frozenset({*SENSES, "PSD", "SOC", "ExpCone"})  # the names of all kinds of constraints that are read
 _ROUND_OFF = 1e-12  # relative to the largest coefficient

@@ -37,17 +37,6 @@ from bregopt.modeling.convex.entropies import (
 )
 from bregopt.records import dataclass
 
-__all__ = [
-    "AtomTerms",
-    "Curved",
-    "ElementPenalty",
-    "Entropy",
-    "Spectral",
-    "affine_problem",
-    "epigraph",
-    "read_convex_atom",
-]
-
 _APPROXIMATED = "quantum_rel_entr"  # CVXPY has no epigraph of it, but one of an approximation
 
 

@@ -59,8 +59,6 @@ from bregopt.modeling.variables import PSD, Parameter
 from bregopt.records import Text, dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["ImpliedCone", "Lowered", "RealForm", "VectorsInCones", "check_sizes", "from_cvxpy", "lower"]
-
 _VARIABLE = 32  # bytes for each element of a variable: our form, its places and its value
 _CONSTRAINT = 64  # bytes for each element of a constraint: rows and their coefficients
 _MOST_EXPONENTIALS = 300  # each has variables and a row of its own in dense equations

@@ -28,8 +28,6 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     import cvxpy
 
-__all__ = ["solve"]
-
 # The reading of each problem that is alive. A thread takes a reading out while it uses it; other threads read
 # the problem again.
 _read: WeakKeyDictionary[Any, Lowered] = WeakKeyDictionary()

@@ -42,8 +42,6 @@ from bregopt.modeling.variables import PSD, Variable
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Goal", "RelaxedBound", "eliminate_relaxed_bounds", "objective_of", "read_objective"]
-
 _ZERO = 1e-14  # relative to the linear term, times the order: smaller remainders are round-off
 _NO_COST = 1e-12  # relative to the smallest penalty weight: smaller linear costs are round-off of zero
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}

@@ -26,26 +26,6 @@ from bregopt.program.rows import (
 )
 from bregopt.records import dataclass
 
-__all__ = [
-    "EntriesForm",
-    "MatrixForm",
-    "SquareForm",
-    "VariableForm",
-    "VectorForm",
-    "box",
-    "check_variable",
-    "expression_of",
-    "is_matrix",
-    "is_mirrored",
-    "is_square",
-    "matrix",
-    "places",
-    "psd_part",
-    "square",
-    "upper_entries",
-    "vector",
-]
-
 _FOREIGN = ("complex", "imag", "hermitian", "boolean", "integer")
 # Rows with at most this share of nonzeros are stored as sparse terms.
 _SPARSE_SHARE = 0.2

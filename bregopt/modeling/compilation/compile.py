@@ -51,8 +51,6 @@ from bregopt.program.matrix_entropies import on_ranges
 from bregopt.program.rows import Rows, storage
 from bregopt.records import Text, dataclass, replace
 
-__all__ = ["Compiled", "ConeRows", "Reduction", "compile_problem"]
-
 _SAMPLES = 3  # random values of an argument, in all of which a direction vanishes only if it always does
 Declared = Constraint | ConvexConstraint | EigenvalueBound | MatrixInequality | SecondOrderConstraint
 Placed = Sequence[tuple[Constraint, slice]]  # constraints with their rows

@@ -24,8 +24,6 @@ from bregopt.rigorous.ball import Ball
 from bregopt.rigorous.data import Data, MatrixData, Spread, data_of
 from bregopt.routes.derivatives.system import Adjoint, Change
 
-__all__ = ["ParameterChain", "interval_data", "uncertain"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Part:

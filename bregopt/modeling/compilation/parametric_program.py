@@ -39,19 +39,6 @@ from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.rows import Coordinates, Rows, SparseRows
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = [
-    "AffineNumbers",
-    "Compiled",
-    "ParametricMatrix",
-    "ParametricParts",
-    "TermTemplate",
-    "fixed",
-    "multiplied_matrices",
-    "sliced",
-    "sparse_rows",
-]
-
-
 _NO_INDEX = np.zeros(0, dtype=np.intp)
 _WEIGHTED = {"square": "a sum of squares", "log": "a logarithm"}  # terms of the objective that are soft rows
 Share = tuple[Row, Any]  # a row or cone, and the derivative of its multipliers' part in a bound

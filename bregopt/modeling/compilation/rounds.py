@@ -26,8 +26,6 @@ from bregopt.routes.progress import Step
 from bregopt.routes.registry import check_options
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Rounds"]
-
 _COARSE = 0.1  # tolerance of the first rounds
 _SHARPER = 0.3  # of the following ones, relative to those before
 _IDLE = 1e-3  # multiplier of a row that is dropped, as a fraction of its slack

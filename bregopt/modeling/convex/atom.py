@@ -28,24 +28,6 @@ from bregopt.program.convex_functions import ConvexFunction
 from bregopt.program.rows.base import Matrix
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "Atom",
-    "ConvexPart",
-    "DivergenceTerm",
-    "Parts",
-    "Row",
-    "check_bounded",
-    "check_equated",
-    "check_objective",
-    "curvature_of",
-    "distinct",
-    "is_symmetric",
-    "leaves",
-    "sign_of",
-    "soft_rows",
-    "svec",
-]
-
 Row = Constraint | MatrixInequality | SecondOrderConstraint
 _ROUND_OFF = 1e-12  # relative difference of mirrored elements that counts as none
 

@@ -39,21 +39,6 @@ from bregopt.program.convex_functions import (
 from bregopt.program.matrix_entropies import EntropySum, RelativeEntropy, TraceLog
 from bregopt.records import replace
 
-__all__ = [
-    "ConvexAtom",
-    "entr",
-    "exp",
-    "key_rate",
-    "kl_div",
-    "log_sum_exp",
-    "logistic",
-    "quantum_cond_entr",
-    "quantum_rel_entr",
-    "rel_entr",
-    "trace_logm",
-    "von_neumann_entr",
-]
-
 _LARGEST_KRONECKER = 4_000_000  # terms of a map by Kronecker products; larger ones are formed densely
 _NULL = 1e-12  # eigenvalues of sums of Kraus operators, relative to the largest, that are zero
 

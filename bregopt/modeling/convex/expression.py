@@ -40,24 +40,6 @@ from bregopt.modeling.expressions import (
 from bregopt.modeling.variables import PSD
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "ConvexConstraint",
-    "CurvedExpression",
-    "Maximize",
-    "Minimize",
-    "Term",
-    "as_curved",
-    "as_objective",
-    "bounded",
-    "complex_argument",
-    "copies_of",
-    "curved",
-    "curved_argument",
-    "euclidean_argument",
-    "matrix_argument",
-    "symmetric_argument",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Term:

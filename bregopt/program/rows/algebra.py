@@ -29,17 +29,6 @@ from bregopt.program.rows.base import (
 from bregopt.program.rows.low_rank import Distances, Entries, RankOne, RankOnePairs, RankTwo, row_dots
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "Bilinear",
-    "Sum",
-    "add_rows",
-    "combine_rows",
-    "dense_stack",
-    "multiplied_rows",
-    "stacked_rows",
-    "upper_triangles",
-]
-
 # Rows with more than `_FEW_TERMS` terms and this fraction of nonzeros are stored dense, as a term takes four
 # times an entry's memory.
 _DENSE_SHARE, _FEW_TERMS = 0.25, 100_000

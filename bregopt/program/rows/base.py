@@ -16,26 +16,6 @@ from numpy.typing import ArrayLike
 from bregopt.arrays import EPS, Array, IntArray, Mask, finite_array
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
-__all__ = [
-    "Coordinates",
-    "DenseRows",
-    "LowRank",
-    "Matrix",
-    "Products",
-    "RankOneTerms",
-    "RowFamily",
-    "Rows",
-    "SparseRows",
-    "eigen_factor",
-    "frobenius_norm",
-    "joined",
-    "joined_terms",
-    "placed_coordinates",
-    "stacked",
-    "storage",
-    "symmetric_scatter",
-]
-
 # `_LARGEST_LISTED` is the largest number of terms that are listed to find signs, `_LARGEST_FACTORED` the
 # largest number of rows times their order that are factorized for it.
 _LARGEST_LISTED, _LARGEST_FACTORED = 1_000_000, 20_000

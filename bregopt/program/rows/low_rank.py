@@ -28,18 +28,6 @@ from bregopt.program.rows.base import (
 )
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "Distances",
-    "Entries",
-    "RankOne",
-    "RankOnePairs",
-    "RankTwo",
-    "dense_row",
-    "paired",
-    "products",
-    "row_dots",
-]
-
 _dots = getattr(np, "vecdot", partial(np.einsum, "kn,kn->k"))  # NumPy has vecdot since 2.0
 # Rows that enter a product at once, so that they stay in a processor's cache, where their vectors are so long
 # that symmetric products save more than the copies of rows cost: a third at order 50, slower at order 20.
