@@ -13,8 +13,9 @@ The dual of its linear form is (Vandenberghe, Boyd 1996, Semidefinite Programmin
     subject to  -F*(Z) - K'(y_+ + y_-) - s = -c,   Z psd,   0 <= y_+ <= gamma,   -gamma <= y_- <= 0,
 
 with an infinite ``gamma`` for a hard row. The bounds of single variables are rows of ``K`` too, and ``s``
-is zero but for variables in second-order cones, whose ``s`` are in the same cones. The multipliers of the
-equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual is a ray of the
+is zero but for variables in second-order cones, whose ``s`` are in the same cones. The multiplier of a row
+with a squared penalty of weight ``gamma`` has no bounds, and costs ``y^2 / (4 gamma)``. The multipliers of
+the equalities are ``v``, and the slack of ``Z`` is ``F_0 + F v``. A Farkas vector of the dual is a ray of the
 program, and a ray of the dual is a Farkas vector of the program.
 """
 
@@ -66,7 +67,7 @@ _DUAL_PAYS_ON_FACES = 0.05
 # Operations of a step from which a matrix is defined in part. For smaller ones, such as a Schur complement of
 # order 8, the calls that form the dual take longer than its steps save.
 _SPLITTING_PAYS = 1e5
-_PENALTIES = {Penalty.HARD, Penalty.HINGE}
+_PENALTIES = {Penalty.HARD, Penalty.HINGE, Penalty.SQUARE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,9 @@ class Dualized(Reduced):
         X = form.entries(start.X) if start.X else form.F_0
         v = np.concatenate([start.u, X[form.others]])
         own = self.program.cones.clipped(np.clip(own, self.program.u_lo, self.program.u_hi))
-        return Start(Z if start.X else (), own, v[self.used])
+        y = self.program.bounds.response(self.program.B @ own)  # of the squares, after the equalities
+        y[: len(self.used)] = v[self.used]
+        return Start(Z if start.X else (), own, y)
 
     def restore(self, answer: Answer) -> Answer:
         form, whole = self.form, self.whole
@@ -113,7 +116,7 @@ class Dualized(Reduced):
             y = form.multipliers(form.entries(answer.X), self._multipliers(answer.u), 0 * form.prices)
             return Answer.without_point(whole, y, StopReason.INFEASIBLE, answer.iterations)
         v = np.zeros(form.F.shape[1])
-        v[self.used] = answer.y
+        v[self.used] = answer.y[: len(self.used)]
         if answer.stop is StopReason.INFEASIBLE:
             X, u, y = form.F @ v, v[: whole.k], np.zeros(whole.m)
             return replace(answer, X=form.matrices(X), u=u, y=y, stop=StopReason.UNBOUNDED, y_on_faces=None)
@@ -182,7 +185,10 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     cones, boxed = whole.cones, held[: len(held) - whole.cones.size]
     lo = np.concatenate([form.bounds.lo, whole.u_lo[boxed]])
     hi = np.concatenate([form.bounds.hi, whole.u_hi[boxed]])
+    square = np.flatnonzero(form.bounds.kind == int(Penalty.SQUARE))
+    weight = 0.25 / form.bounds.gamma[square]
     gamma = np.concatenate([form.bounds.gamma, np.full(len(boxed), np.inf)])
+    gamma[square] = np.inf
     in_cones, free = np.arange(len(lo), K.shape[0]), np.full(cones.size, np.inf)
     equal = lo == hi
     below, above = np.flatnonzero(np.isfinite(lo)), np.flatnonzero(np.isfinite(hi) & ~equal)
@@ -190,11 +196,20 @@ def _dual(whole: Program, form: MatrixInequalities) -> Dualized | None:
     F, B = (_columns(part, used).T.tocsr() for part in (form.F, rows_at(K, multiplied)))
     F.data, B.data = -F.data, -B.data
     F.sort_indices()
+    bounds = Bounds.of_hard_rows(-form.c[used], -form.c[used])
+    if len(square):
+        zero, kind = np.zeros(len(square)), np.full(len(square), int(Penalty.SQUARE))
+        bounds = bounds.followed_by(Bounds(zero, zero, kind, weight))
+        place = np.full(K.shape[0], -1)
+        place[square] = np.arange(len(square))
+        own = np.flatnonzero(place[multiplied] >= 0)
+        sums = csr_of(np.ones(len(own)), place[multiplied[own]], own, (len(square), len(multiplied)))
+        B = sp.csr_array(sp.vstack([B, sums], format="csr"))
     program = Program(
         blocks=_blocks(form),
-        A=svec_map(whole.A.orders, F),
+        A=replace(svec_map(whole.A.orders, F), m=bounds.m),
         B=B,
-        bounds=Bounds.of_hard_rows(-form.c[used], -form.c[used]),
+        bounds=bounds,
         c=-np.concatenate([lo[below], hi[above], 0 * cones.identity]),
         u_lo=np.concatenate([np.where(equal, -gamma, 0.0)[below], -gamma[above], -free]),
         u_hi=np.concatenate([gamma[below], np.zeros(len(above)), free]),

@@ -15,7 +15,7 @@ from bregopt.certify import Certificate, PrimalDualPoint, certify
 from bregopt.presolve import presolve
 from bregopt.presolve.dual_form import _pivots, dual_of, matrix_inequalities
 from bregopt.presolve.svec import Svec, sparse_svec, svec_map, svec_rows
-from bregopt.program import Answer, Start, StopReason
+from bregopt.program import Answer, Penalty, Start, StopReason
 from bregopt.routes import routing
 from bregopt.routes.base import Settings
 from bregopt.routes.ipm.central_path import follow_path
@@ -37,7 +37,7 @@ def pair(rng, n, rank):
 
 
 class Inequalities(NamedTuple):
-    """Matrix inequalities ``F_0 + F(x)`` and linear ones, and the optimal value of a linear objective."""
+    """Matrix inequalities ``F_0 + F(x)`` and linear ones, and the optimum ``at`` of a linear objective."""
 
     problem: cp.Problem
     x: cp.Variable
@@ -47,6 +47,7 @@ class Inequalities(NamedTuple):
     F_0: list
     rows: np.ndarray
     equal: int
+    at: np.ndarray
 
 
 def inequalities(seed, sizes, k, rows=0, equal=0, scale=1.0, maximize=False, spread=1.0):
@@ -74,7 +75,7 @@ def inequalities(seed, sizes, k, rows=0, equal=0, scale=1.0, maximize=False, spr
     c *= scale
     objective = cp.Maximize(-c @ x) if maximize else cp.Minimize(c @ x)
     value = float(c @ at) * (-1 if maximize else 1)
-    return Inequalities(cp.Problem(objective, constraints), x, value, c, all_F, all_F_0, a, equal)
+    return Inequalities(cp.Problem(objective, constraints), x, value, c, all_F, all_F_0, a, equal, at)
 
 
 def answered(problem, hook, **options):
@@ -294,6 +295,53 @@ def test_hinges_and_boxes():
         status, value = answered(problem, hook)
         assert status == "optimal"
         assert value == pytest.approx(0.25 + 1.5, rel=1e-5)
+
+
+def squares(weight):
+    """Return a problem with squares and matrix inequalities, and its value: its optimum is chosen first."""
+    case, M = inequalities(2, [9, 7], k=4), np.random.default_rng(4).normal(size=(4, 4))
+    residual = np.linalg.solve(M.T, case.c) / (2 * weight)
+    M, residual = np.sign(residual)[:, None] * M, np.abs(residual)
+    misses = M @ case.x - (M @ case.at - residual)
+    problem = cp.Problem(cp.Minimize(weight * cp.sum_squares(misses)), case.problem.constraints)
+    return problem, weight * float(residual @ residual)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("weight", [1.0, 1e3, 1e-3])
+def test_squares_beside_matrix_inequalities(weight, hook):
+    problem, value = squares(weight)
+    status, found = answered(problem, hook, tol=1e-8)
+    assert status == "optimal"
+    assert found == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("end", ["lo", "hi"])
+def test_squares_have_rows_in_the_dual(end):
+    """The optimum misses upper bounds only, so that it is the same without lower ones."""
+    problem, value = squares(1.0)
+    program = bo.from_cvxpy(problem).program()
+    square = program.bounds.kind == Penalty.SQUARE
+    without = {end: np.where(square, np.inf if end == "hi" else -np.inf, getattr(program.bounds, end))}
+    one_sided = replace(program, bounds=replace(program.bounds, **without))
+    dual = in_dual_form(one_sided).program
+    assert dual.m == 4 + 4 < program.m
+    for form in (one_sided, dual):
+        solution = routing.solve(form, "path", tol=1e-8)
+        assert solution.status == "optimal"
+        assert solution.value == pytest.approx(value if end == "lo" else 0, rel=1e-6, abs=1e-7)
+
+
+def test_a_parameter_beside_squares_moves_the_optimum(rng):
+    """``||x - p||^2`` with ``-1 <= x <= 1`` as matrix inequalities: ``x`` is the nearest point."""
+    x, p, repeated = cp.Variable(3), cp.Parameter(3), np.kron(np.eye(3), np.ones((4, 1)))
+    ends = [np.eye(12) + sign * cp.diag(repeated @ x) >> 0 for sign in (1, -1)]
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x - p)), ends)
+    for _ in range(3):  # the later ones begin at the answer before
+        p.value = 3 * rng.normal(size=3)
+        problem.solve(method="bregopt", tol=1e-8)
+        assert problem.status == "optimal"
+        assert x.value == pytest.approx(np.clip(p.value, -1, 1), abs=1e-4)
 
 
 @pytest.mark.parametrize(("hook", "seed"), turns(HOOKS, range(3)))
