@@ -7,6 +7,7 @@ the elementwise weights of a divergence may be a parameter themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from bregopt.modeling.affine import Affine
 from bregopt.modeling.compilation.parametric_program import AffineNumbers, ParametricMatrix
 from bregopt.modeling.variables import Parameter
 from bregopt.program import Program
+from bregopt.program.convex_terms import row_vectors
 from bregopt.program.program import divergence_of
 from bregopt.records import dataclass, replace
 from bregopt.rigorous.ball import Ball
@@ -27,23 +29,49 @@ from bregopt.routes.derivatives.system import Adjoint, Change
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Numbers of the program that are affine in the parameters, and their effect on the answer.
+    """Numbers of the program that are affine in the parameters, and their effect on its conditions.
+
+    The effect on the optimality conditions is a linear map; its transpose gives the gradient in the numbers.
 
     Parameters
     ----------
     slope : csr_array of shape (numbers, values)
-    gradient : callable
-        Returns the gradient in the numbers.
-    add : callable
-        Adds a change of the numbers to that of the optimality conditions.
     value : array of shape (numbers,), or None
         The gradient of the minimal value in the numbers; None where it is not known.
+    rows, u, paid : sparse matrices with a column for each number, or None
+        The effect on these parts of a :class:`Change`.
+    X : tuple of (block, matrix of shape (n^2, numbers), anchor or None)
+        The effect on the slope of a matrix, through an anchor in the coordinates of the user.
     """
 
     slope: Any
-    gradient: Any
-    add: Any
     value: Array | None
+    rows: Any = None
+    u: Any = None
+    paid: Any = None
+    X: tuple[tuple[int, Any, Any], ...] = ()
+
+    def add(self, total: Change, change: Array) -> None:
+        """Add a change of the numbers to that of the optimality conditions."""
+        for name in ("rows", "u", "paid"):
+            if getattr(self, name) is not None:
+                getattr(total, name)[:] += getattr(self, name) @ change
+        for b, matrix, anchor in self.X:
+            moved = matrix @ change
+            moved = moved.reshape(2 * (math.isqrt(len(moved)),))
+            slope = total.X[b]
+            assert slope is not None
+            slope += moved if anchor is None else anchor.inside(moved)
+
+    def gradient(self, found: Adjoint) -> Array:
+        """Return the gradient in the numbers."""
+        total = np.zeros(self.slope.shape[0])
+        for name in ("rows", "u", "paid"):
+            if getattr(self, name) is not None:
+                total += getattr(self, name).T @ getattr(found, name)
+        for b, matrix, anchor in self.X:
+            total -= matrix.T @ np.ravel(found.X[b] if anchor is None else anchor.lifted(found.X[b]))
+        return total
 
 
 class ParameterChain:
@@ -70,7 +98,7 @@ class ParameterChain:
             total += part.slope.T @ part.gradient(found)
         gradients = {p: total[place].reshape(p.shape) for p, place in self._places.items()}
         for b, name, p in self._data():
-            gradients[p] = gradients[p] + self._of_data(derivative, b, name, found)
+            gradients[p] = gradients[p] + _of_data(derivative, b, name, found.X[b])
         return gradients
 
     def of_value(self, derivative: Any) -> dict[Any, Array]:
@@ -113,7 +141,10 @@ class ParameterChain:
             part.add(total, part.slope @ values)
         for b, name, p in self._data():
             if p in changes:
-                self._add_data(derivative, b, name, values[self._places[p]].reshape(p.shape), total)
+                moved = values[self._places[p]].reshape(p.shape)
+                slope = total.X[b]
+                assert slope is not None
+                slope -= _of_data(derivative, b, name, (moved + moved.T) / 2)
         return total
 
     def _check(self, parameters: Any) -> None:
@@ -141,27 +172,6 @@ class ParameterChain:
         names = [block.name for block in self._compiled.template.blocks]
         return names.index(term.X.name)
 
-    def _of_data(self, derivative: Any, b: int, name: str, found: Adjoint) -> Array:
-        """Return the gradient in ``X0`` or in the weights of a block."""
-        at, slope = derivative.optimum, found.X[b]
-        nearness = at.program.blocks[b].nearness
-        if name == "X0":
-            return nearness.mu * divergence_of(nearness).anchor_derivative(slope)
-        H, X0 = nearness.parameters["weights"], np.asarray(nearness.X0)
-        return -4 * nearness.mu * H * (at.X[b] - X0) * slope
-
-    def _add_data(self, derivative: Any, b: int, name: str, change: Array, total: Change) -> None:
-        at = derivative.optimum
-        nearness = at.program.blocks[b].nearness
-        change = (change + change.T) / 2
-        slope = total.X[b]
-        assert slope is not None
-        if name == "X0":
-            slope -= nearness.mu * divergence_of(nearness).anchor_derivative(change)
-        else:
-            H, X0 = nearness.parameters["weights"], np.asarray(nearness.X0)
-            slope += 4 * nearness.mu * H * (at.X[b] - X0) * change
-
     def _parts(self, derivative: Any) -> Iterator[_Part]:
         """Yield the parts of the program that are affine in parameters."""
         compiled, at = self._compiled, derivative.optimum
@@ -169,13 +179,13 @@ class ParameterChain:
         yield from self._penalties(at)
         yield from self._weights(at)
         for b, matrix in compiled.parts.rows.items():
-            yield _of_rows(derivative, b, matrix)
+            yield _of_matrix(derivative, b, matrix, in_rows=True)
         for b, matrix in compiled.parts.costs.items():
-            yield _of_costs(derivative, b, matrix)
+            yield _of_matrix(derivative, b, matrix, in_rows=False)
         if compiled.parts.B is not None:
-            yield _of_variables(at, compiled.parts.B)
+            yield _of_variables(at, compiled.parts.B, in_rows=True)
         if compiled.parts.c is not None:
-            yield _of_variable_costs(at, compiled.parts.c)
+            yield _of_variables(at, compiled.parts.c, in_rows=False)
         for template in compiled.terms:
             yield from self._of_term(at, template)
 
@@ -186,12 +196,8 @@ class ParameterChain:
                 continue
             weight = np.where(at.active.side == sign, slope_of_bound, 0.0)
             weight[at.active.paid] = 0.0
-
-            def add(total: Change, change: Array, weight: Array = weight) -> None:
-                total.rows[:] += weight * change
-
             value = np.where(at.active.side == sign, at.y, 0.0)
-            yield _Part(numbers.slope, lambda found, weight=weight: weight * found.rows, add, value)
+            yield _Part(numbers.slope, value, rows=sp.diags_array(weight))
 
     def _penalties(self, at: Any) -> Iterator[_Part]:
         for c, place in self._compiled.constraint_slices:
@@ -199,19 +205,15 @@ class ParameterChain:
             if not isinstance(gamma, Affine):
                 continue
             element = np.broadcast_to(np.arange(gamma.size).reshape(gamma.shape), c.shape).ravel()
-            slope = self._widened(gamma)[element]
-            rows = np.arange(place.start, place.stop)
+            rows, m = np.arange(place.start, place.stop), len(at.y)
             curved, side = at.active.weight_slope(at.y)[rows], at.active.side[rows]
             paid = np.where(at.active.paid[rows], side, 0.0)
-
-            def gradient(found: Adjoint, rows=rows, curved=curved, paid=paid) -> Array:  # type: ignore[no-untyped-def]
-                return curved * found.rows[rows] + paid * found.paid[rows]
-
-            def add(total: Change, change: Array, rows=rows, curved=curved, paid=paid) -> None:  # type: ignore[no-untyped-def]
-                total.rows[rows] += curved * change
-                total.paid[rows] += paid * change
-
-            yield _Part(slope, gradient, add, None)
+            yield _Part(
+                self._widened(gamma)[element],
+                None,
+                rows=_placed(curved, rows, m),
+                paid=_placed(paid, rows, m),
+            )
 
     def _weights(self, at: Any) -> Iterator[_Part]:
         """Yield the weights of divergences."""
@@ -219,70 +221,37 @@ class ParameterChain:
             if term.parameter is None:
                 continue
             b = self._block_of(term)
-            nearness = at.program.blocks[b].nearness
-            share, divergence = term.weight / term.copies, divergence_of(nearness)
+            share, divergence = term.weight / term.copies, divergence_of(at.program.blocks[b].nearness)
             steep = share * divergence.gradient(at.X[b])
-
-            def gradient(found: Adjoint, b: int = b, steep: Array = steep) -> Array:
-                return np.array([-float(np.vdot(steep, found.X[b]))])
-
-            def add(total: Change, change: Array, b: int = b, steep: Array = steep) -> None:
-                slope = total.X[b]
-                assert slope is not None
-                slope += change[0] * steep
-
             value = np.array([share * divergence.value(at.X[b])])
-            yield _Part(self._widened(term.parameter), gradient, add, value)
+            yield _Part(self._widened(term.parameter), value, X=((b, steep.reshape(-1, 1), None),))
 
     def _of_term(self, at: Any, template: Any) -> Iterator[_Part]:
-        """Yield the constants of a convex term's arguments, and its weight."""
+        """Yield the constants of a convex term's arguments, its weight, and the slopes that both change."""
         if not template.constant.parameters and template.parameter is None:
             return
         own = template.at_values()
-        local, owner = own.function.at(own.arguments(at.X, at.u)), own.function.owner
+        function, rows = own.function, own.rows
+        local, owner = function.at(own.arguments(at.X, at.u)), function.owner
         if local is None:
             raise ValueError(
-                f"an argument of {own.function.name} is on the boundary of its domain; expected one inside"
+                f"an argument of {function.name} is on the boundary of its domain; expected one inside"
             )
-        price = own.weight if own.rows is None else -own.weight * at.y[own.rows]
-
-        def along(found: Adjoint) -> Array:
-            return own.B @ found.u - own.A.apply(found.X)
-
-        def add_slope(total: Change, slope: Array) -> None:
-            for b, S in enumerate(total.X):
-                assert S is not None
-                S += own.A.adjoint(slope, b)
-            total.u[:] += own.B.T @ slope
-
+        slopes = sp.csr_array((function.size, self._count))
         if template.constant.parameters:
-            H = local.curvature(price, sp.eye_array(own.function.size, format="csr"))
+            price = own.weight if rows is None else -own.weight * at.y[rows]
+            H = local.curvature(price, sp.eye_array(function.size, format="csr"))
+            constant = self._widened(template.constant)
+            slopes = slopes + sp.csr_array(H @ constant)
             steep = own.weight[owner] * local.gradient
-
-            def gradient(found: Adjoint) -> Array:
-                rows = 0.0 if own.rows is None else steep * found.rows[own.rows][owner]
-                return H @ along(found) - rows
-
-            def add(total: Change, change: Array) -> None:
-                add_slope(total, H @ change)
-                if own.rows is not None:
-                    np.subtract.at(total.rows, own.rows[owner], steep * change)
-
-            yield _Part(self._widened(template.constant), gradient, add, price[owner] * local.gradient)
+            effect = None if rows is None else _placed(-steep, rows[owner], len(at.y))
+            yield _Part(constant, price[owner] * local.gradient, rows=effect)
         if template.parameter is not None:
-            share = template.term.weight
-            cost = share[owner] * local.gradient
-
-            def add_weight(total: Change, change: Array) -> None:
-                add_slope(total, change[0] * cost)
-
-            weight = _Part(
-                self._widened(template.parameter),
-                lambda found: np.array([cost @ along(found)]),
-                add_weight,
-                np.array([share @ local.value]),
-            )
-            yield weight
+            share, weight = template.term.weight, self._widened(template.parameter)
+            slopes = slopes + sp.csr_array((share[owner] * local.gradient)[:, None]) @ weight
+            yield _Part(weight, np.array([share @ local.value]))
+        X = tuple((b, row_vectors(own.A, b).T, None) for b in range(len(at.X)))
+        yield _Part(slopes, np.zeros(function.size), u=own.B.T, X=X)
 
     def _widened(self, e: Any) -> Any:
         """Return the slopes of an affine array of parameters in the values of all of them."""
@@ -292,74 +261,40 @@ class ParameterChain:
         return sp.csr_array(slope)
 
 
-def _of_rows(derivative: Any, b: int, matrix: Any) -> _Part:
-    """Return the coefficients of a matrix variable in the rows."""
+def _of_data(derivative: Any, b: int, name: str, S: Array) -> Array:
+    """Return the derivative of minus the slope of a block in ``X0`` or in its weights, times a matrix."""
     at = derivative.optimum
-    k, i, j = _row_and_entry(matrix)
-    X, lift = derivative.anchors[b].lifted(at.X[b]), derivative.anchors[b].lifted
-    of_X, y = X[i, j], at.y[k]
-
-    def gradient(found: Adjoint) -> Array:
-        return y * lift(found.X[b])[i, j] - found.rows[k] * of_X
-
-    def add(total: Change, change: Array) -> None:
-        np.add.at(total.rows, k, -change * of_X)
-        slope = total.X[b]
-        assert slope is not None
-        slope += derivative.anchors[b].inside(_scattered(i, j, -y * change, len(X)))
-
-    return _Part(matrix.numbers.slope, gradient, add, -y * of_X)
+    nearness = at.program.blocks[b].nearness
+    if name == "X0":
+        return nearness.mu * divergence_of(nearness).anchor_derivative(S)
+    H, X0 = nearness.parameters["weights"], np.asarray(nearness.X0)
+    return -4 * nearness.mu * H * (at.X[b] - X0) * S
 
 
-def _of_costs(derivative: Any, b: int, matrix: Any) -> _Part:
-    """Return the linear costs of a matrix variable."""
-    _, i, j = _row_and_entry(matrix)
-    anchor, n = derivative.anchors[b], round(np.sqrt(matrix.shape[1]))
-
-    def add(total: Change, change: Array) -> None:
-        slope = total.X[b]
-        assert slope is not None
-        slope += anchor.inside(_scattered(i, j, change, n))
-
-    of_X = anchor.lifted(derivative.optimum.X[b])[i, j]
-    return _Part(matrix.numbers.slope, lambda found: -anchor.lifted(found.X[b])[i, j], add, of_X)
-
-
-def _of_variables(at: Any, matrix: Any) -> _Part:
-    """Return the coefficients of the ordinary variables in the rows."""
-    k, j = np.divmod(matrix.places, matrix.shape[1])
-    u, y = at.u[j], at.y[k]
-
-    def add(total: Change, change: Array) -> None:
-        np.add.at(total.rows, k, -change * u)
-        np.add.at(total.u, j, -change * y)
-
-    return _Part(matrix.numbers.slope, lambda found: -found.rows[k] * u - found.u[j] * y, add, -y * u)
-
-
-def _of_variable_costs(at: Any, matrix: Any) -> _Part:
-    """Return the costs of the ordinary variables."""
-    j = matrix.places
-
-    def add(total: Change, change: Array) -> None:
-        np.add.at(total.u, j, change)
-
-    return _Part(matrix.numbers.slope, lambda found: found.u[j], add, at.u[j])
-
-
-def _row_and_entry(matrix: Any) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the row and the entry of each coefficient."""
+def _of_matrix(derivative: Any, b: int, matrix: Any, in_rows: bool) -> _Part:
+    """Return the coefficients of a matrix variable in the rows, or its costs."""
+    at, anchor = derivative.optimum, derivative.anchors[b]
     k, entry = np.divmod(matrix.places, matrix.shape[1])
-    i, j = np.divmod(entry, round(np.sqrt(matrix.shape[1])))
-    return k, i, j
+    of_X = np.ravel(anchor.lifted(at.X[b]))[entry]
+    price = -at.y[k] if in_rows else np.ones(len(k))
+    i, j = np.divmod(entry, math.isqrt(matrix.shape[1]))
+    mirrored = _placed(price / 2, j * math.isqrt(matrix.shape[1]) + i, matrix.shape[1])
+    effect = _placed(price / 2, entry, matrix.shape[1]) + mirrored
+    rows = _placed(-of_X, k, len(at.y)) if in_rows else None
+    return _Part(matrix.numbers.slope, price * of_X, rows=rows, X=((b, effect, anchor),))
 
 
-def _scattered(i: IntArray, j: IntArray, value: Array, n: int) -> Array:
-    """Return the symmetric matrix of terms ``value X[i, j]``."""
-    S = np.zeros((n, n))
-    np.add.at(S, (i, j), value / 2)
-    np.add.at(S, (j, i), value / 2)
-    return S
+def _of_variables(at: Any, matrix: Any, in_rows: bool) -> _Part:
+    """Return the coefficients of the ordinary variables in the rows, or their costs."""
+    k, j = np.divmod(matrix.places, matrix.shape[1])
+    price = -at.y[k] if in_rows else np.ones(len(k))
+    rows = _placed(-at.u[j], k, len(at.y)) if in_rows else None
+    return _Part(matrix.numbers.slope, price * at.u[j], rows=rows, u=_placed(price, j, len(at.u)))
+
+
+def _placed(weight: Array, row: IntArray, m: int) -> Any:
+    """Return the sparse matrix of `m` rows whose column ``l`` has ``weight[l]`` in ``row[l]``."""
+    return sp.csr_array((weight, (row, np.arange(len(row)))), (m, len(row)))
 
 
 # --- Parameters with intervals ------------------------------------------------------------------------------
