@@ -4,6 +4,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
+import peers
 import pytest
 from samples import first
 
@@ -348,3 +349,14 @@ def test_a_bound_on_a_relative_entropy_by_quadrature_meets_an_exponential_family
     assert problem.value == pytest.approx(np.vdot(H, best), abs=1e-5)
     np.testing.assert_allclose(A.value, best, atol=1e-4)
     assert bound.dual_value == pytest.approx(2, rel=1e-3)
+
+
+def test_an_entropy_of_an_entry_with_a_constant_stands_beside_one_of_the_matrix(rng):
+    G = rng.normal(size=(4, 4))
+    X = cp.Variable((4, 4), PSD=True)
+    goal = -cp.von_neumann_entr(X) + cp.trace(G @ G.T @ X) + cp.sum(cp.kl_div(cp.diag(X)[:2] + 1, [0.5, 2.0]))
+    problem = cp.Problem(cp.Minimize(goal), [X[0, 1] >= 0.2])
+    peer = peers.ask(problem)
+    problem.solve(method="bregopt", strict=True)
+    assert problem.status == "optimal"
+    peer.agrees(problem.value, problem.solver_stats.extra_stats.error)

@@ -132,10 +132,14 @@ class Coefficients:
         self.constant += np.bincount(elements.row, elements.weight * value[elements.at], self.m)
 
 
+def elements_at(at: IntArray) -> Elements:
+    """Return a row for each of some elements."""
+    return Elements(np.arange(len(at)), at, np.ones(len(at)))
+
+
 def every_element(expression: Any) -> Elements:
     """Return a row for each element of an expression, by columns."""
-    order = np.arange(expression.size)
-    return Elements(order, order, np.ones(expression.size))
+    return elements_at(np.arange(expression.size))
 
 
 def one_number(expression: Any) -> float:

@@ -22,7 +22,16 @@ import numpy as np
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, broadcast, is_affine, one_number
+from bregopt.cvxpy.problems.affine import (
+    Coefficients,
+    ConvexTerm,
+    Elements,
+    broadcast,
+    every_element,
+    is_affine,
+    one_number,
+    rows_of,
+)
 from bregopt.cvxpy.problems.constraints import KINDS, is_read, is_symmetric
 from bregopt.divergences import Divergence, LogDet, Penalty, VonNeumann
 from bregopt.errors import UnsupportedProblemError
@@ -89,19 +98,33 @@ class Curved:
 
 
 @dataclass(eq=False)
-class AtomTerms:
-    """The terms of one convex atom."""
+class Goal:
+    """Terms to be minimized: affine rows, terms of our atoms, spectral terms, penalties, a constant.
+
+    `constraints` are those that the epigraphs of other atoms need.
+    """
 
     spectral: list[Spectral] = field(default_factory=list)
     entropies: list[Entropy] = field(default_factory=list)
     curved: list[Curved] = field(default_factory=list)
     penalties: list[ElementPenalty] = field(default_factory=list)
-    affine: list[tuple[Any, Elements]] = field(default_factory=list)
+    affine: list[Coefficients] = field(default_factory=list)
     constraints: list[Any] = field(default_factory=list)
     constant: float = 0.0
 
+    @property
+    def variables(self) -> list[Any]:
+        """The variables of penalties, of which some may be in no constraint."""
+        return [variable for penalty in self.penalties for variable in penalty.expression.variables()]
 
-def read_convex_atom(term: ConvexTerm) -> AtomTerms:
+    def add(self, other: Goal) -> None:
+        """Add the terms of another one."""
+        for name in ("spectral", "entropies", "curved", "penalties", "affine", "constraints"):
+            getattr(self, name).extend(getattr(other, name))
+        self.constant += other.constant
+
+
+def read_convex_atom(term: ConvexTerm) -> Goal:
     """Return the terms of an atom that is not affine.
 
     Raises
@@ -118,22 +141,22 @@ def read_convex_atom(term: ConvexTerm) -> AtomTerms:
     return rule(term.atom, term.elements)
 
 
-def _log_det(atom: Any, elements: Elements) -> AtomTerms:
-    return AtomTerms([Spectral(LogDet, _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
+def _log_det(atom: Any, elements: Elements) -> Goal:
+    return Goal([Spectral(LogDet, _symmetric(atom.args[0], "log_det"), -float(elements.weight.sum()))])
 
 
-def _von_neumann_entropy(atom: Any, elements: Elements) -> AtomTerms:
+def _von_neumann_entropy(atom: Any, elements: Elements) -> Goal:
     F = _symmetric(atom.args[0], "von_neumann_entr")
-    return AtomTerms([Spectral(VonNeumann, F, -float(elements.weight.sum()))])
+    return Goal([Spectral(VonNeumann, F, -float(elements.weight.sum()))])
 
 
-def _relative_entropy(atom: Any, elements: Elements) -> AtomTerms:
+def _relative_entropy(atom: Any, elements: Elements) -> Goal:
     """Read ``tr(F log F) - <log Y, F>``, or the entropy of two variable matrices."""
     weight = float(elements.weight.sum())
     F, Y = atom.args
     if not Y.is_constant():
         own = Entropy(quantum_rel_entr, [_symmetric(M, "quantum_rel_entr") for M in (F, Y)], weight)
-        return AtomTerms(entropies=[own])
+        return Goal(entropies=[own])
     eigenvalues, Q = np.linalg.eigh(np.asarray(Y.value, dtype=float))
     if eigenvalues[0] <= 0:
         raise UnsupportedProblemError(
@@ -141,25 +164,27 @@ def _relative_entropy(atom: Any, elements: Elements) -> AtomTerms:
         )
     slope = -weight * ((Q * np.log(eigenvalues)) @ Q.T).ravel(order="F")
     linear = Elements(np.zeros(F.size, dtype=np.intp), np.arange(F.size), slope)
-    return AtomTerms([Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[(F, linear)])
+    return Goal(
+        [Spectral(VonNeumann, _symmetric(F, "quantum_rel_entr"), weight)], affine=[rows_of(F, linear, 1)]
+    )
 
 
-def _conditional_entropy(atom: Any, elements: Elements) -> AtomTerms:
+def _conditional_entropy(atom: Any, elements: Elements) -> Goal:
     if tuple(atom.dims) == () or len(atom.dims) != 2:
         raise UnsupportedProblemError("the objective contains quantum_cond_entr of other than two parts")
     X = _symmetric(atom.args[0], "quantum_cond_entr")
     own = partial(quantum_cond_entr, dims=tuple(atom.dims), sys=int(atom.sys))
-    return AtomTerms(entropies=[Entropy(own, [X], float(elements.weight.sum()))])
+    return Goal(entropies=[Entropy(own, [X], float(elements.weight.sum()))])
 
 
-def _quad_over_lin(atom: Any, elements: Elements) -> AtomTerms:
+def _quad_over_lin(atom: Any, elements: Elements) -> Goal:
     x, y = atom.args
     if atom.size > 1 or not y.is_constant():
         raise UnsupportedProblemError("the objective contains quad_over_lin by axes or of a variable divisor")
     return _squares(x, float(elements.weight.sum()) / one_number(y))
 
 
-def _power(atom: Any, elements: Elements) -> AtomTerms:
+def _power(atom: Any, elements: Elements) -> Goal:
     """Read a square, of elements or of a Frobenius norm."""
     power = _exponent(atom)
     if power != 2:
@@ -167,103 +192,98 @@ def _power(atom: Any, elements: Elements) -> AtomTerms:
     (x,) = atom.args
     if type(x).__name__.startswith("Pnorm") and x.size == 1 and _exponent(x) == 2:
         return _squares(x.args[0], float(elements.weight.sum()))
-    return AtomTerms(penalties=[_penalty(Penalty.SQUARE, x, elements)])
+    return Goal(penalties=[_penalty(Penalty.SQUARE, x, elements)])
 
 
-def _absolute(atom: Any, elements: Elements) -> AtomTerms:
-    return AtomTerms(penalties=[_penalty(Penalty.HINGE, atom.args[0], elements)])
+def _absolute(atom: Any, elements: Elements) -> Goal:
+    return Goal(penalties=[_penalty(Penalty.HINGE, atom.args[0], elements)])
 
 
 # Pays on: a correlation matrix by Huber's loss, n = 10.
-def _huber(atom: Any, elements: Elements) -> AtomTerms:
+def _huber(atom: Any, elements: Elements) -> Goal:
     """Use ``huber(x) = min over s of (x - s)^2 + 2 M |s|`` (Huber 1964)."""
     (x,) = atom.args
     s, M = cp.Variable(x.shape), one_number(atom.M)
     square = _penalty(Penalty.SQUARE, x - s, elements)
-    return AtomTerms(penalties=[square, _penalty(Penalty.HINGE, s, elements.times(2 * M))])
+    return Goal(penalties=[square, _penalty(Penalty.HINGE, s, elements.times(2 * M))])
 
 
-def _norm1(atom: Any, elements: Elements) -> AtomTerms:
+def _norm1(atom: Any, elements: Elements) -> Goal:
     (x,) = atom.args
     if atom.size > 1:
         raise UnsupportedProblemError("the objective contains norm1 with an axis")
-    return AtomTerms(penalties=[_penalty(Penalty.HINGE, x, _all(x, float(elements.weight.sum())))])
+    return Goal(penalties=[_penalty(Penalty.HINGE, x, every_element(x).times(elements.weight.sum()))])
 
 
-def _maximum(atom: Any, elements: Elements) -> AtomTerms:
+def _maximum(atom: Any, elements: Elements) -> Goal:
     """Use ``max(a, b) = b + max(a - b, 0)``."""
     a, b = _two(atom)
     over = _penalty(Penalty.HINGE, a - b, elements, sense="<=")
-    return AtomTerms(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+    return Goal(penalties=[over], affine=[_broadcast_rows(b, atom, elements)])
 
 
-def _minimum(atom: Any, elements: Elements) -> AtomTerms:
+def _minimum(atom: Any, elements: Elements) -> Goal:
     """Use ``min(a, b) = b - max(b - a, 0)``."""
     a, b = _two(atom)
     over = _penalty(Penalty.HINGE, b - a, elements.times(-1.0), sense="<=")
-    return AtomTerms(penalties=[over], affine=[(b, elements.moved(broadcast(b, atom.shape, elements.at)))])
+    return Goal(penalties=[over], affine=[_broadcast_rows(b, atom, elements)])
 
 
-def _log(atom: Any, elements: Elements) -> AtomTerms:
+def _log(atom: Any, elements: Elements) -> Goal:
     (x,) = atom.args
-    return AtomTerms(penalties=[_penalty(Penalty.LOG, x, elements.times(-1.0))])
+    return Goal(penalties=[_penalty(Penalty.LOG, x, elements.times(-1.0))])
 
 
-def _entropy(atom: Any, elements: Elements) -> AtomTerms:
+def _entropy(atom: Any, elements: Elements) -> Goal:
     """Use ``a log a = d(a, 1) + a - 1`` with the von Neumann divergence ``d`` of numbers."""
     (x,) = atom.args
     gamma = elements.times(-1.0)
-    return AtomTerms(
+    return Goal(
         penalties=[_penalty(Penalty.VON_NEUMANN, x, gamma, bound=1.0)],
-        affine=[(x, gamma)],
+        affine=[rows_of(x, gamma, 1)],
         constant=-float(gamma.weight.sum()),
     )
 
 
-def _elementwise(own: Callable[..., Any]) -> Callable[[Any, Elements], AtomTerms]:
+def _elementwise(own: Callable[..., Any]) -> Callable[[Any, Elements], Goal]:
     """Return the rule of an atom that is one of ours, element by element."""
 
-    def rule(atom: Any, elements: Elements) -> AtomTerms:
+    def rule(atom: Any, elements: Elements) -> Goal:
         if any(argument.shape != atom.shape for argument in atom.args):
             raise UnsupportedProblemError(f"the objective contains {_name(atom)} of different shapes")
-        return AtomTerms(curved=[Curved(own, atom.args, elements.at, elements.weight)])
+        return Goal(curved=[Curved(own, atom.args, elements.at, elements.weight)])
 
     return rule
 
 
-def _log_sum_exp(atom: Any, elements: Elements) -> AtomTerms:
+def _log_sum_exp(atom: Any, elements: Elements) -> Goal:
     (x,) = atom.args
     if atom.size > 1:
         raise UnsupportedProblemError("the objective contains log_sum_exp with an axis")
-    whole = partial(_scaled_log_sum_exp, weight=float(elements.weight.sum()))
-    return AtomTerms(curved=[Curved(whole, [x], np.arange(x.size), np.ones(1))])
+    return Goal(curved=[Curved(log_sum_exp, [x], np.arange(x.size), elements.weight.sum(keepdims=True))])
 
 
-def _scaled_log_sum_exp(x: Any, weight: float) -> Any:
-    return weight * log_sum_exp(x)
-
-
-def _kl_div(atom: Any, elements: Elements) -> AtomTerms:
+def _kl_div(atom: Any, elements: Elements) -> Goal:
     if not atom.args[1].is_constant():
         return _elementwise(kl_div)(atom, elements)
     x, bound = _above_zero(atom, elements)
-    return AtomTerms(penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)])
+    return Goal(penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)])
 
 
-def _rel_entr(atom: Any, elements: Elements) -> AtomTerms:
+def _rel_entr(atom: Any, elements: Elements) -> Goal:
     """Use ``a log(a/b) = d(a, b) + a - b``."""
     if not atom.args[1].is_constant():
         return _elementwise(rel_entr)(atom, elements)
     x, bound = _above_zero(atom, elements)
-    return AtomTerms(
+    return Goal(
         penalties=[_penalty(Penalty.VON_NEUMANN, x, elements, bound=bound)],
-        affine=[(x, elements)],
+        affine=[rows_of(x, elements, 1)],
         constant=-float(elements.weight @ bound),
     )
 
 
 # For each atom: the sign of its weight in a convex sum, and its rule.
-_ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
+_ATOMS: dict[str, tuple[int, Callable[[Any, Elements], Goal]]] = {
     "log_det": (-1, _log_det),
     "von_neumann_entr": (-1, _von_neumann_entropy),
     "quantum_rel_entr": (1, _relative_entropy),
@@ -285,13 +305,8 @@ _ATOMS: dict[str, tuple[int, Callable[[Any, Elements], AtomTerms]]] = {
 }
 
 
-def _squares(x: Any, weight: float) -> AtomTerms:
-    return AtomTerms(penalties=[_penalty(Penalty.SQUARE, x, _all(x, weight))])
-
-
-def _all(x: Any, weight: float) -> Elements:
-    order = np.arange(x.size)
-    return Elements(order, order, np.full(x.size, weight))
+def _squares(x: Any, weight: float) -> Goal:
+    return Goal(penalties=[_penalty(Penalty.SQUARE, x, every_element(x).times(weight))])
 
 
 def _penalty(
@@ -301,6 +316,11 @@ def _penalty(
     paying = elements.weight != 0
     bounds = np.broadcast_to(np.asarray(bound, dtype=float), paying.shape)
     return ElementPenalty(kind, sense, x, elements.at[paying], elements.weight[paying], bounds[paying])
+
+
+def _broadcast_rows(e: Any, atom: Any, elements: Elements) -> Coefficients:
+    """Return elements of an argument at the elements of the atom that it is broadcast to."""
+    return rows_of(e, elements.moved(broadcast(e, atom.shape, elements.at)), 1)
 
 
 def _symmetric(F: Any, atom: str) -> Any:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from cvxpy.reductions.complex2real.complex2real import Complex2Real
 
 from bregopt.arrays import TINY, Array, IntArray, check_memory
-from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows, rows_of
+from bregopt.cvxpy.problems.affine import Elements, constant_value, joint_rows
 from bregopt.cvxpy.problems.constraints import (
     SENSES,
     Claim,
@@ -27,9 +27,8 @@ from bregopt.cvxpy.problems.constraints import (
     rows_of_constraints,
     text_of,
 )
-from bregopt.cvxpy.problems.convex_atoms import Spectral, affine_problem
+from bregopt.cvxpy.problems.convex_atoms import Goal, Spectral, affine_problem
 from bregopt.cvxpy.problems.objective import (
-    Goal,
     RelaxedBound,
     eliminate_relaxed_bounds,
     objective_of,
@@ -40,6 +39,7 @@ from bregopt.cvxpy.problems.variables import (
     VariableForm,
     box,
     check_variable,
+    elements_of,
     expression_of,
     is_matrix,
     is_square,
@@ -270,17 +270,11 @@ def _exponentials(problem: Any, forms: dict[Any, VariableForm]) -> dict[Any, InE
     for number, c in enumerate(problem.constraints):
         if type(c).__name__ == "ExpCone":
             with numbered(number):
-                x, y, z = (_elements(argument, forms) for argument in c.args)
+                x, y, z = (elements_of(e, np.arange(e.size), forms, "cone") for e in c.args)
                 if y.is_constant and z.is_constant:
                     raise UnsupportedProblemError("its exponential cone has two constant arguments")
                 found[c] = InExponentialCones(rel_entr(y, z) <= -x, y, z)
     return found
-
-
-def _elements(e: Any, forms: dict[Any, VariableForm]) -> Expression:
-    """Return an affine expression of CVXPY's as a vector of ours, by columns."""
-    order = np.arange(e.size)
-    return expression_of(rows_of(e, Elements(order, order, np.ones(e.size)), e.size), forms, "cone")
 
 
 def _cones(
@@ -341,9 +335,8 @@ def _boxes(forms: dict[Any, VariableForm]) -> list[Constraint]:
         for end, sense in zip(box(variable), (">=", "<="), strict=True):
             at = np.flatnonzero(np.isfinite(end))
             if len(at) and (psd_part(form) is not None or len(at) < variable.size):
-                elements = Elements(np.arange(len(at)), at, np.ones(len(at)))
-                rows = rows_of(variable - end.reshape(variable.shape, order="F"), elements, len(at))
-                body = expression_of(rows, {variable: form}, f"bounds of {variable.name()}")
+                above = variable - end.reshape(variable.shape, order="F")
+                body = elements_of(above, at, {variable: form}, f"bounds of {variable.name()}")
                 constraints.append(compared(body, sense))
     return constraints
 

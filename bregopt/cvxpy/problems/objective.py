@@ -17,17 +17,9 @@ import scipy.sparse as sp
 from cvxpy.atoms.atom import Atom
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.cvxpy.problems.affine import Coefficients, ConvexTerm, Elements, is_affine, joined, rows_of
-from bregopt.cvxpy.problems.convex_atoms import (
-    AtomTerms,
-    Curved,
-    ElementPenalty,
-    Entropy,
-    Spectral,
-    epigraph,
-    read_convex_atom,
-)
-from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, expression_of
+from bregopt.cvxpy.problems.affine import ConvexTerm, Elements, elements_at, is_affine, joined, rows_of
+from bregopt.cvxpy.problems.convex_atoms import ElementPenalty, Goal, Spectral, epigraph, read_convex_atom
+from bregopt.cvxpy.problems.variables import MatrixForm, VariableForm, elements_of, expression_of
 from bregopt.divergences import DIVERGENCES, SCALARS, Penalty
 from bregopt.divergences.rows import Scalar
 from bregopt.errors import UnsupportedProblemError
@@ -47,27 +39,6 @@ _NO_COST = 1e-12  # relative to the smallest penalty weight: smaller linear cost
 _MIRRORED = {"<=": ">=", ">=": "<=", "==": "=="}
 
 
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """The terms to be minimized: affine rows, terms of our atoms, spectral terms, penalties, a constant.
-
-    The `constraints`, of CVXPY, belong to the epigraphs of other convex atoms.
-    """
-
-    affine: list[Coefficients]
-    entropies: list[Entropy]
-    curved: list[Curved]
-    spectral: list[Spectral]
-    penalties: list[ElementPenalty]
-    constraints: list[Any]
-    constant: float
-
-    @property
-    def variables(self) -> list[Any]:
-        """The variables of penalties, of which some may be in no constraint."""
-        return [variable for penalty in self.penalties for variable in penalty.expression.variables()]
-
-
 def read_objective(objective: Any) -> Goal:
     """Return the terms of a CVXPY objective, negated for a maximization.
 
@@ -79,20 +50,13 @@ def read_objective(objective: Any) -> Goal:
     sign = -1.0 if isinstance(objective, cp.Maximize) else 1.0
     whole = Elements(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.array([sign]))
     found = rows_of(objective.args[0], whole, 1, convex=True)
-    goal = Goal([found], [], [], [], [], [], 0.0)
+    goal = Goal(affine=[found])
     for term in found.convex_terms or []:
-        read = _read(term)
-        goal.constraints.extend(read.constraints)
-        goal.entropies.extend(read.entropies)
-        goal.curved.extend(read.curved)
-        goal.spectral.extend(read.spectral)
-        goal.penalties.extend(read.penalties)
-        goal.affine.extend(rows_of(expression, elements, 1) for expression, elements in read.affine)
-        goal = replace(goal, constant=goal.constant + read.constant)
+        goal.add(_read(term))
     return goal
 
 
-def _read(term: ConvexTerm) -> AtomTerms:
+def _read(term: ConvexTerm) -> Goal:
     """Return the terms of an atom that is not affine, by its epigraph if it is none of those that we know."""
     known = isinstance(term.atom, Atom) and all(map(is_affine, term.atom.args))
     try:
@@ -106,7 +70,7 @@ def _read(term: ConvexTerm) -> AtomTerms:
             expression, constraints = epigraph(term.atom)
         except UnsupportedProblemError:
             raise unknown from None
-    return AtomTerms(affine=[(expression, term.elements)], constraints=constraints)
+    return Goal(affine=[rows_of(expression, term.elements, 1)], constraints=constraints)
 
 
 def objective_of(
@@ -135,7 +99,7 @@ def objective_of(
         matrices = [_matrix(F, forms) for F in entropy.matrices]
         terms.append(entropy.weight * entropy.atom(*matrices))
     for curved in goal.curved:
-        parts = [_elements(e, curved.at, forms) for e in curved.expressions]
+        parts = [elements_of(e, curved.at, forms, "penalty") for e in curved.expressions]
         terms.append(_weighted(curved.atom(*parts), curved.weight))
     objective = as_objective(affine)
     for more in terms:
@@ -143,18 +107,21 @@ def objective_of(
     own = {DIVERGENCES[name].penalty for name in objective.divergences}
     penalties = []
     for penalty in rest:
-        if penalty.kind is Penalty.LOG:
-            body = _body(penalty, forms)
-            if own == {Penalty.LOGDET} and not body.constant.any():
-                objective = objective + _beside_soft_rows(penalty, body)
-                penalties.append(replace(penalty, kind=Penalty.LOGDET, bound=penalty.bound + 1))
-            else:
-                objective = objective + _weighted(log(body), -penalty.weight)
-        elif penalty.kind is Penalty.VON_NEUMANN and own != {penalty.kind}:
-            objective = objective + _weighted(kl_div(_body(penalty, forms), penalty.bound), penalty.weight)
-        else:
+        if penalty.kind not in (Penalty.LOG, Penalty.VON_NEUMANN):
             penalties.append(penalty)
-    return objective, [_soft(penalty, forms, objective) for penalty in penalties]
+            continue
+        body = _body(penalty, forms)
+        plain = not body.constant.any()
+        if penalty.kind is Penalty.VON_NEUMANN and plain and own == {penalty.kind}:
+            penalties.append(penalty)
+        elif penalty.kind is Penalty.VON_NEUMANN:
+            objective = objective + _weighted(kl_div(body, penalty.bound), penalty.weight)
+        elif plain and own == {Penalty.LOGDET}:  # -log a = d(a, 1) - a + 1
+            objective = objective + _weighted(body, -penalty.weight) + float(penalty.weight.sum())
+            penalties.append(replace(penalty, kind=Penalty.LOGDET, bound=penalty.bound + 1))
+        else:
+            objective = objective + _weighted(log(body), -penalty.weight)
+    return objective, [_soft(penalty, forms, own) for penalty in penalties]
 
 
 def _matrix(F: Any, forms: dict[Any, VariableForm]) -> Any:
@@ -163,9 +130,7 @@ def _matrix(F: Any, forms: dict[Any, VariableForm]) -> Any:
         return np.asarray(F.value, dtype=float)
     n = F.shape[0]
     order = np.arange(n * n).reshape(n, n, order="F").ravel()  # ours are read by rows
-    rows = rows_of(F, Elements(np.arange(n * n), order, np.ones(n * n)), n * n)
-    body = expression_of(rows, forms, "entropy")
-    return replace(body, shape=(n, n))
+    return replace(elements_of(F, order, forms, "entropy"), shape=(n, n))
 
 
 # --- Spectral terms -----------------------------------------------------------------------------------
@@ -229,7 +194,7 @@ def _add_entries(
 ) -> PSD | None:
     """Add squares of entries of one matrix and return the matrix; None if an element is no such entry."""
     m = len(penalty.at)
-    rows = rows_of(penalty.expression, Elements(np.arange(m), penalty.at, np.ones(m)), m)
+    rows = rows_of(penalty.expression, elements_at(penalty.at), m)
     if len(rows.variables) != 1 or rows.quadratics:
         return None
     (variable,) = rows.variables
@@ -273,23 +238,12 @@ def _distance(X: PSD, square: _Square) -> CurvedExpression:
 # --- Soft rows ----------------------------------------------------------------------------------------
 
 
-def _elements(e: Any, at: IntArray, forms: dict[Any, VariableForm]) -> Expression:
-    """Return some elements of an affine expression of CVXPY's as a vector of ours."""
-    m = len(at)
-    return expression_of(rows_of(e, Elements(np.arange(m), at, np.ones(m)), m), forms, "penalty")
-
-
 def _body(penalty: ElementPenalty, forms: dict[Any, VariableForm]) -> Expression:
     """Return the elements that pay a penalty."""
-    body = _elements(penalty.expression, penalty.at, forms)
+    body = elements_of(penalty.expression, penalty.at, forms, "penalty")
     if body.is_constant:
         raise UnsupportedProblemError("the objective has a penalty of constants")
     return body
-
-
-def _beside_soft_rows(penalty: ElementPenalty, body: Expression) -> Any:
-    """Return the rest of ``-log a = d(a, 1) - a + 1`` with the LogDet divergence ``d`` of numbers."""
-    return _weighted(body, -penalty.weight) + float(penalty.weight.sum())
 
 
 def _weighted(e: Any, weight: Array) -> Any:
@@ -297,27 +251,14 @@ def _weighted(e: Any, weight: Array) -> Any:
     return as_curved(e).combined(sp.csr_array(weight[None]), ())
 
 
-def _soft(penalty: ElementPenalty, forms: dict[Any, VariableForm], objective: CurvedExpression) -> Constraint:
-    """Return a penalty as soft rows; refuse one that they cannot have."""
-    own = {DIVERGENCES[name].penalty for name in objective.divergences}
-    square = penalty.kind is Penalty.SQUARE and own != {penalty.kind}
-    if not square and penalty.kind is not Penalty.HINGE and own != {penalty.kind}:
-        beside = " or ".join(name for name, cls in DIVERGENCES.items() if cls.penalty is penalty.kind)
-        raise UnsupportedProblemError(
-            f"the objective has a {SCALARS[penalty.kind].atom} of other things than the entries of one psd "
-            f"matrix, which only {beside} divergences of matrices can stand beside"
-        )
+def _soft(penalty: ElementPenalty, forms: dict[Any, VariableForm], own: set[Penalty | None]) -> Constraint:
+    """Return a penalty as soft rows; `own` are the penalties of the divergences in the objective."""
     body = _body(penalty, forms)
     left, bound = body.variable_part(), penalty.bound - body.constant
-    hinge = penalty.kind is Penalty.HINGE
-    if not hinge and SCALARS[penalty.kind].of_ratios and body.constant.any():
-        raise UnsupportedProblemError(
-            f"the objective has a {SCALARS[penalty.kind].atom} of an affine expression with a constant"
-        )
     row = left == bound if penalty.sense == "==" else left <= bound
-    if square:
+    if penalty.kind is Penalty.SQUARE and own != {penalty.kind}:
         return Constraint(left, row.lower, row.upper, "==", SoftPenalty(penalty.weight, "square"))
-    return soft(row, gamma=penalty.weight, penalty="hinge" if hinge else "divergence")
+    return soft(row, gamma=penalty.weight, penalty="hinge" if penalty.kind is Penalty.HINGE else "divergence")
 
 
 # --- Variables that only relax bounds -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import Array, IntArray
-from bregopt.cvxpy.problems.affine import Coefficients, Elements, Quadratics, joined
+from bregopt.cvxpy.problems.affine import Coefficients, Elements, Quadratics, elements_at, joined, rows_of
 from bregopt.errors import UnsupportedProblemError
 from bregopt.linalg import csr_of
 from bregopt.modeling.expressions import Expression
@@ -270,6 +270,11 @@ def expression_of(
         for p, elements in (rows.parameters or {}).items()
     }
     return Expression((rows.m,), constant, psd, vectors, added, label=label)
+
+
+def elements_of(e: Any, at: IntArray, forms: dict[Any, VariableForm], label: str) -> Expression:
+    """Return some elements of an affine expression of CVXPY's, by columns, as a vector of ours."""
+    return expression_of(rows_of(e, elements_at(at), len(at)), forms, label)
 
 
 def _parameter_slopes(m: int, parameter: Any, elements: Sequence[Elements]) -> Any:
