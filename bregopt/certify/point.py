@@ -430,13 +430,14 @@ def _is_exact(trace: TraceBound | None) -> bool:
 
 
 def relative_to_costs(program: Program, miss: float, y: Array) -> float:
-    """Return the dual residual of the eigenvalue ``-miss``, relative to the scale of the costs.
+    """Return the dual residual of the eigenvalue ``-miss``."""
+    return miss / scale_of(program).price * multiplier_factor(program, y)
 
-    It is multiplied up where the multipliers are far larger than that scale (see ``DIVERGENT``).
-    """
-    eta = scale_of(program).price
-    largest = float((np.abs(y) * program.A.norms()).max(initial=0.0))
-    return miss / eta * max(1.0, largest / (DIVERGENT * eta))
+
+def multiplier_factor(program: Program, y: Array) -> float:
+    """Return the size of the multipliers as a multiple of ``DIVERGENT`` times their scale, at least one."""
+    largest = float(np.maximum.reduce(np.abs(y) * program.row_units, initial=0.0))
+    return max(1.0, largest / (DIVERGENT * scale_of(program).price))
 
 
 def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float, float]:
@@ -457,7 +458,9 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     miss = left / _price_units(program)
     least = float(reduced[closed] @ end[closed])
-    return least, float(np.maximum.reduce(miss)), float(left @ np.abs(u)), math.sqrt(left @ left)
+    residual = float(np.maximum.reduce(miss))
+    residual = residual and residual * multiplier_factor(program, y)
+    return least, residual, float(left @ np.abs(u)), math.sqrt(left @ left)
 
 
 @kept
@@ -578,15 +581,12 @@ def cap_violation(program: Program, X: Sequence[Matrix], y: Array) -> CapViolati
     for b, (block, X_b) in enumerate(zip(program.blocks, X, strict=True)):
         if block.cap is None:
             continue
-        excess = _largest_eigenvalue(X_b) / block.cap - 1
+        eigenvalues = X_b.eigenvalues() if isinstance(X_b, LowRank) else np.linalg.eigvalsh(X_b)
+        excess = float(eigenvalues[-1]) / block.cap - 1
         if excess > CONE_NOISE:
             residual = max(residual, excess)
             cost += _excess_cost(block, np.asarray(X_b), block.C - program.A.adjoint(y, b), block.cap)
     return CapViolation(residual, cost)
-
-
-def _largest_eigenvalue(X: Matrix) -> float:
-    return float((X.eigenvalues() if isinstance(X, LowRank) else np.linalg.eigvalsh(X))[-1])
 
 
 def _excess_cost(block: Block, X: Array, W: Array, cap: float) -> float:

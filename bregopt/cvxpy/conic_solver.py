@@ -22,6 +22,7 @@ from bregopt.clock import threads_for
 from bregopt.cvxpy.conic_program import Conic, QuadraticCost, with_quadratic_cost
 from bregopt.cvxpy.outcomes import (
     INFEASIBLE_OR_UNBOUNDED,
+    ROUGH,
     UNBOUNDED,
     UNPROVEN,
     Outcome,
@@ -54,8 +55,6 @@ _CLARABEL_NAMES = {
     "max_iter": ("max_iter",),
     "time_limit": ("time_limit",),
 }
-# Statuses of answers to programs with exponential cones after which Clarabel is asked.
-_INACCURATE = "AlmostSolved", "InsufficientProgress"
 # Its statuses that say more than a contradiction or a ray of ours without proof.
 _ENDS = ("Solved", "AlmostSolved", "PrimalInfeasible", "DualInfeasible")
 _OTHER_CONES = {"p3d": "power", "pnd": "power"}
@@ -127,7 +126,7 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             If an option is unknown or has a bad value.
         """
         options = {name: value for name, value in solver_opts.items() if name != "use_quad_obj"}
-        reason, conic, quadratic, ended = _not_ours(data), None, None, None
+        reason, conic, quadratic, ended, open_end = _not_ours(data), None, None, None, False
         if reason is None:
             ours = {"route": "auto", "tol": _TOL, **options, "verbose": verbose}
             cache = {} if solver_cache is None else solver_cache
@@ -138,11 +137,14 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
                 found = solve_conic(conic, warm_start, ours, cache)
             if isinstance(found, Outcome):
                 found = found if quadratic is None else _shortened(found, quadratic)
-                open_end = conic.exponential and ours["route"] == "auto" and found.status in _INACCURATE
-                if not (open_end or found.status in UNPROVEN):
+                curved = conic.exponential > 0 and ours["route"] == "auto"
+                open_end = curved and found.status == "AlmostSolved"
+                if not (open_end or found.status in (*UNPROVEN, ROUGH)):
                     return found
-                ended = found
-                end = f"a gap of {ended.stats['gap']:.1e}" if open_end else "no proof of what it found"
+                # As with `method="bregopt"`: CVXPY has no other word for it.
+                ended = replace(found, status="AlmostSolved") if found.status == ROUGH else found
+                unproven = found.status in UNPROVEN
+                end = "no proof of what it found" if unproven else f"a gap of {ended.stats['gap']:.1e}"
                 found = f"{ended.stats['route']} ended with {end}"
             reason = found
         tol = float(options.get("tol", _TOL))
@@ -150,8 +152,9 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             # Our certificate is stricter, and Clarabel's last steps converge fast.
             options = {**options, "tol": max(_MARGIN * tol, _FINEST)}
         found = self._by_clarabel(data, warm_start, verbose, options)
-        if ended is not None and ended.status in _INACCURATE and found.status != "Solved":
+        if ended is not None and open_end and found.status != "Solved":
             return ended
+        word = found.status
         found = replace(found, stats={**found.stats, "reason": reason})
         if conic is not None and found.z is not None and not conic.exponential:
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
@@ -159,6 +162,8 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             found = replace(found, status=status, stats={**found.stats, **numbers})
         if ended is not None and found.status not in _ENDS:
             return ended
+        if found.status == ROUGH and word == "AlmostSolved":
+            found = replace(found, status=word)
         return self._with_a_point(found, data, options, tol) if found.status in UNBOUNDED else found
 
     def _by_clarabel(

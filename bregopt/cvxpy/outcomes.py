@@ -38,7 +38,8 @@ _CLARABEL_STATUS = {
 }
 _LEAST_FALL = 3e-4  # of the objective along a ray, relative to their norms: ten roots of 1e-9
 # Clarabel's statuses of answers; its statuses of proofs, with the replacement if the proof does not hold.
-_ANSWERS = ("Solved", "AlmostSolved", "InsufficientProgress")
+ROUGH = _CLARABEL_STATUS[Status.INACCURATE]
+_ANSWERS = ("Solved", "AlmostSolved", ROUGH)
 _PROOFS = {"PrimalInfeasible": "AlmostPrimalInfeasible", "DualInfeasible": "AlmostDualInfeasible"}
 UNPROVEN = tuple(_PROOFS.values())
 # The status of the dual, and the status of the problem that follows.
@@ -75,7 +76,7 @@ def solve_conic(
     """Return the answer of a route, or the reason why there is none.
 
     If the answer does not meet the tolerance, the other reading is solved too. A contradiction or a ray
-    without proof is the outcome where there is no answer.
+    without proof is the outcome where no answer has an error that is known.
     """
     for name in options.keys() - {"route", *field_names(Settings)}:
         known = option_names(options["route"])
@@ -83,6 +84,7 @@ def solve_conic(
             raise TypeError(f"BREGOPT has no option {name!r}{did_you_mean(name, {'route', *known})}")
     inaccurate: list[Outcome] = []
     unproven: list[Outcome] = []
+    rough: list[Outcome] = []
     reasons: list[str] = []
     for reading in _readings(conic, cache, reasons):
         found = _by_route(conic, reading, warm_start, options, cache)
@@ -94,12 +96,16 @@ def solve_conic(
             inaccurate.append(found)
         elif found.status in UNPROVEN:
             unproven.append(found)
+        elif found.status == ROUGH:
+            rough.append(found)
         else:
             return found
-    if inaccurate:
+    if inaccurate and (not unproven or any(found.stats["error"] < np.inf for found in inaccurate)):
         return min(inaccurate, key=lambda found: found.stats["error"])
     if unproven:
         return unproven[0]
+    if rough:
+        return min(rough, key=lambda found: found.stats["gap"])
     return "; ".join(reasons) or str(too_large(conic))
 
 
@@ -121,9 +127,8 @@ def certified(conic: Conic, status: str, x: Array, z: Array, tol: float) -> tupl
     if status in _ANSWERS and np.isfinite(x).all() and np.isfinite(z).all():
         certificate = certify(PrimalDualPoint(program, S, u, x))
         found = certificate.status(tol, StopReason.INACCURATE)
-        kept = found is Status.INACCURATE and status != "Solved"
         bound = -(certificate.primal + certificate.error)
-        return status if kept else _CLARABEL_STATUS[found], _numbers(certificate, bound)
+        return _CLARABEL_STATUS[found], _numbers(certificate, bound)
     if status in _PROOFS:
         ray = status == "PrimalInfeasible"
         proven = proves_unbounded(program, S, u) if ray else proves_infeasible(program, x)
@@ -201,12 +206,12 @@ def _by_route(
     except (SolverError, MemoryError) as error:
         return f"{routing.choose(program, route, own).name} failed on its {form} form: {error!r}"
     route = solution.solver
-    if _gave_up(solution, own) and _CLARABEL_STATUS[Status(solution.status)] not in UNPROVEN:
+    if _gave_up(solution, own) and _CLARABEL_STATUS[Status(solution.status)] not in (*UNPROVEN, ROUGH):
         return f"{route} found {solution.status} on its {form} form: {solution.stop_reason}"
     if reading.dual and solution.status == Status.INFEASIBLE and not _falls(program, solution._point[2]):
         return f"{route} found a ray of the {form} form's dual that hardly decreases the objective"
     on_faces = reading.dual and solution._y_on_faces is not None
-    if on_faces and solution.status in (Status.OPTIMAL, Status.OPTIMAL_INACCURATE):
+    if on_faces and _CLARABEL_STATUS[Status(solution.status)] in _ANSWERS:
         certificate = _of_all_rows(program, solution)
         tol = own.get("tol", Settings().tol)
         status = certificate.status(tol, StopReason.INACCURATE)

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas
 
-from bregopt.arrays import Array, IntArray, Mask, span
+from bregopt.arrays import EPS, Array, IntArray, Mask, span
 from bregopt.divergences.rows import SCALARS, Penalty, Target
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, replace
 
@@ -405,8 +405,19 @@ class SecondOrderCones(PickledWithoutCache):
         return least
 
     def outside(self, x: Array) -> Array:
-        """Return how far each axis must rise to bring its vector into the cone; zero inside."""
-        return np.maximum(-self.least_eigenvalues(x), 0.0)
+        """Return how far each axis must rise to bring its vector into the cone; zero inside.
+
+        Large vectors on the boundary may be outside by less than the round-off of ``t - ||v||``. There the
+        squares are subtracted exactly.
+        """
+        from fractions import Fraction
+
+        least, axis = self.least_eigenvalues(x), x[self.starts]
+        on_boundary = (axis > 0) & (np.abs(least) <= 4 * EPS * self.dimensions * axis)
+        for k in on_boundary.nonzero()[0]:
+            t, *v = map(Fraction, x[self.starts[k] :][: self.dimensions[k]].tolist())
+            least[k] = float((t * t - sum(entry * entry for entry in v)) / (2 * t))
+        return np.maximum(-least, 0.0)
 
     def determinants(self, x: Array) -> Array:
         """Return ``t^2 - ||v||^2``, the product of the eigenvalues."""

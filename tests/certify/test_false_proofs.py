@@ -1,5 +1,6 @@
 """False proofs that earlier versions accepted, found by reviewers and hostile users: all are refused."""
 
+import itertools
 import warnings
 
 import cvxpy as cp
@@ -12,6 +13,7 @@ from samples import first, turns
 import bregopt as bo
 import bregopt.cvxpy  # registers the method and the solver
 from bregopt.certify import Certificate, PrimalDualPoint, certify, is_farkas, is_ray
+from bregopt.program import SecondOrderCones
 from bregopt.rigorous import proves_infeasible, proves_unbounded
 
 
@@ -467,6 +469,52 @@ def test_rays_with_a_point_do(options):
     for problem in falling:
         problem.solve(solver="BREGOPT", **options)
         assert problem.status in ("unbounded", "unbounded_inaccurate")
+
+
+def cones_met_in_the_limit(s):
+    """No point meets these, but large ones do nearly: ``||(t, s)|| - t`` is about ``s^2 / 2t``."""
+    X, t = cp.Variable((2, 2), PSD=True), cp.Variable(3)
+    falling = cp.SOC(t[0], t[:2])
+    return {
+        "norm of an entry": cp.Problem(
+            cp.Minimize(0), [cp.norm(cp.hstack([X[0, 0], s])) <= X[0, 0], X[0, 1] >= s]
+        ),
+        "norm": cp.Problem(
+            cp.Minimize(X[1, 1]), [cp.norm(cp.hstack([t[0], s])) <= t[0], t[0] == 0, X[0, 1] >= s]
+        ),
+        "linked, no cost": cp.Problem(cp.Minimize(0), [falling, t[1] == X[0, 1], 2 * X[0, 1] >= s]),
+        "linked": cp.Problem(cp.Minimize(cp.trace(X)), [falling, t[1] == X[0, 1], 2 * X[0, 1] >= s]),
+        "linked to its end": cp.Problem(
+            cp.Minimize(t[0]), [cp.SOC(t[0], t[1:]), t[0] == t[1], t[2] == X[0, 1], X[0, 1] >= s]
+        ),
+        "quotient": cp.Problem(cp.Minimize(X[1, 1]), [cp.quad_over_lin(s, t[0]) <= 0, X[0, 0] == t[0]]),
+        "matrix": cp.Problem(
+            cp.Minimize(X[1, 1]),
+            [cp.bmat([[t[0], s], [s, t[1]]]) >> 0, t[1] + X[0, 0] <= 0, X[0, 1] <= s],
+        ),
+        "matrices": cp.Problem(
+            cp.Minimize(0), [cp.bmat([[t[0], s], [s, t[1]]]) >> 0, t[1] + X[0, 0] <= 0, X[0, 1] <= s]
+        ),
+    }
+
+
+@pytest.mark.parametrize(("s", "name"), itertools.product([1.0, 1e3], cones_met_in_the_limit(1.0)))
+@pytest.mark.filterwarnings("ignore")
+def test_cones_that_are_met_in_the_limit_have_no_optimum(s, name):
+    """The hooks say the same, or that nothing is proven; neither fails without a status."""
+    problem, words = cones_met_in_the_limit(s)[name], set()
+    for options in ({"solver": "BREGOPT"}, {"method": "bregopt"}):
+        problem.solve(**options)
+        words.add(problem.status)
+    assert words <= {"infeasible", "infeasible_inaccurate", "optimal_inaccurate"}
+
+
+@pytest.mark.parametrize("t", [1e4, 1e8, 1e10])
+def test_large_vectors_on_the_boundary_of_a_cone_are_no_proof(t):
+    """``(t, t, 1)`` is outside by ``1 / 2t``, in doubles by nothing from 1e8 on."""
+    cones = SecondOrderCones.of([np.arange(3)])
+    assert cones.outside(np.array([t, t, 1.0])) == pytest.approx(1 / (2 * t), rel=1e-6)
+    assert not cones.outside(np.array([5 * t, 3 * t, 4 * t])).any()
 
 
 def test_large_multipliers_do_not_hide_a_matrix_of_the_usual_size():
