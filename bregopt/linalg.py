@@ -229,6 +229,12 @@ def added_up(value: Array, row: IntArray, column: IntArray, width: int) -> tuple
     return value, row, column
 
 
+def row_counts(F: Any) -> IntArray:
+    """Return the number of nonzeros in each row of a dense or CSR array."""
+    counts: IntArray = np.diff(F.indptr) if sp.issparse(F) else np.count_nonzero(F, axis=1)
+    return counts.astype(np.intp)
+
+
 def rows_at(A: Any, rows: IntArray, factor: Array | None = None) -> Any:
     """Return some rows of a CSR matrix, times factors if given, or itself; SciPy's index takes longer."""
     if factor is None and covers(span(rows), A.shape[0]):

@@ -32,7 +32,7 @@ from bregopt.modeling.expressions import Expression
 from bregopt.modeling.problem import Problem
 from bregopt.modeling.variables import PSD, Variable
 from bregopt.program import Program, rows
-from bregopt.program.rows import Coordinates, SparseRows
+from bregopt.program.rows import Coordinates, SparseRows, placed_coordinates
 from bregopt.records import dataclass, replace
 
 Cones = Sequence[tuple[str, int]]
@@ -556,11 +556,8 @@ def _matrix_rows(b: int, program: Program, at: IntArray) -> tuple[Any, ...]:
     n, terms = program.blocks[b].n, program.A.terms_of(b)
     if not terms:
         return ((),) * 5
-    parts = [(term.at, term.rows.coordinates()) for term in terms]
-    columns = [(own[t.row], t.i, t.j, t.value) for own, t in parts]
-    joined = Coordinates(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    stacked = program.m + program.k
-    return _lower_triangle(b, SparseRows.of(stacked, n, joined).slice(at))
+    joined = placed_coordinates((term.at, term.rows) for term in terms)
+    return _lower_triangle(b, SparseRows.of(program.m + program.k, n, joined).slice(at))
 
 
 def _lower_triangle(b: int, rows: SparseRows) -> tuple[Any, ...]:

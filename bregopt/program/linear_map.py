@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, covers, span
+from bregopt.linalg import dense, row_counts
 from bregopt.program.rows import Coordinates, DenseRows, Products, Rows, Sum
 from bregopt.program.rows.base import Matrix
 from bregopt.records import PickledWithoutCache, cached_property, dataclass, kept, replace
@@ -217,7 +218,7 @@ class LinearMap(PickledWithoutCache):
             rows, at = term.rows, term.at
             factors = None if rows.few_terms else rows.products()
             if factors is not None:
-                single = (_counts(factors.U) * _counts(factors.W) == 1).nonzero()[0]
+                single = (row_counts(factors.U) * row_counts(factors.W) == 1).nonzero()[0]
                 rows, at = rows.slice(single), at[single]
             elif rows.count() > _LISTED:
                 continue
@@ -254,12 +255,6 @@ class LinearMap(PickledWithoutCache):
             for local, k in enumerate(term.at):
                 factors[k] = term.rows.factor(local)
         return factors
-
-
-def _counts(U: Any) -> IntArray:
-    """Return the number of entries in each row of a dense or CSR array."""
-    counts: IntArray = np.diff(U.indptr) if sp.issparse(U) else np.count_nonzero(U, axis=1)
-    return counts
 
 
 def _by_block(terms: Sequence[Term], count: int) -> tuple[tuple[Term, ...], ...]:
@@ -499,7 +494,7 @@ def _listed(m: int, n: int, placed: list[Term]) -> SparseLowRankRows:
         rows = term.rows
         squares = _full_squares(rows)
         if squares is not None:
-            vectors.append(squares.U.toarray() if sp.issparse(squares.U) else squares.U)
+            vectors.append(dense(squares.U))
             at.append(term.at)
             weight.append(squares.weight)
         else:

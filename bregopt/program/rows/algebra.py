@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask, check_memory
-from bregopt.linalg import absolute_product, dense
+from bregopt.linalg import absolute_product, dense, row_counts
 from bregopt.program.rows.base import (
     Coordinates,
     DenseRows,
@@ -22,6 +22,7 @@ from bregopt.program.rows.base import (
     RankOneTerms,
     Rows,
     SparseRows,
+    WeightedRows,
     joined_terms,
     stacked,
     storage,
@@ -51,9 +52,7 @@ def add_rows(a: Rows, b: Rows) -> Rows:
         return apart
     if _are_many(a.count() + b.count(), a.m, a.n):
         return DenseRows(dense_stack(a) + dense_stack(b))
-    s, t = a.coordinates(), b.coordinates()
-    joined = Coordinates(*(np.concatenate(pair) for pair in zip(_fields(s), _fields(t), strict=True)))
-    return SparseRows.of(a.m, a.n, joined)
+    return SparseRows.of(a.m, a.n, Coordinates.concatenated([a.coordinates(), b.coordinates()]))
 
 
 # Pays on: communities of 5,000 vertices.
@@ -120,8 +119,7 @@ class Sum(Rows):
         return S + sum((w * z[i] * z[j] for w, z in vectors), np.zeros(len(i)))
 
     def coordinates(self) -> Coordinates:
-        each = zip(*(_fields(part.coordinates()) for part in self.parts), strict=True)
-        return Coordinates(*(np.concatenate(fields) for fields in each))
+        return Coordinates.concatenated(part.coordinates() for part in self.parts)
 
     def count(self) -> int:
         return sum(part.count() for part in self.parts)
@@ -270,15 +268,11 @@ def upper_triangles(rows: Rows) -> Array:
     return triangles
 
 
-def _fields(t: Coordinates) -> tuple[IntArray, IntArray, IntArray, Array]:
-    return t.row, t.i, t.j, t.value
-
-
 # --- Entries of products ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Bilinear(Rows):
+class Bilinear(WeightedRows):
     """Rows ``weight_k l'X r`` with ``l`` the row ``i_k`` of `L` and ``r`` the row ``j_k`` of `R`.
 
     `L` and `R`, of shapes ``(p, n)`` and ``(q, n)``, are dense or CSR, and shared by all rows. So the ``p q``
@@ -287,16 +281,13 @@ class Bilinear(Rows):
 
     rank: ClassVar[int | None] = 2
     few_terms: ClassVar[bool] = False
+    by_row: ClassVar[tuple[str, ...]] = ("i", "j", "weight")
 
     L: Any
     R: Any
     i: IntArray
     j: IntArray
     weight: Array
-
-    @property
-    def m(self) -> int:
-        return len(self.i)
 
     @property
     def n(self) -> int:
@@ -312,8 +303,7 @@ class Bilinear(Rows):
 
     def adjoint(self, y: Array) -> Array:
         S = sp.csr_array((self.weight * y, (self.i, self.j)), (self.L.shape[0], self.R.shape[0]))
-        half = self.L.T @ (S @ self.R)
-        half = half.toarray() if sp.issparse(half) else np.asarray(half)
+        half = dense(self.L.T @ (S @ self.R))
         symmetric: Array = (half + half.T) / 2
         return symmetric
 
@@ -331,16 +321,9 @@ class Bilinear(Rows):
         R = L if all(f.L is f.R for f in families) else stacked([f.R for f in families])
         return Bilinear(L, R, i, j, np.concatenate([f.weight for f in families]))
 
-    def slice(self, rows: IntArray) -> Bilinear:
-        return replace(self, i=self.i[rows], j=self.j[rows], weight=self.weight[rows])
-
-    def scale(self, weight: Array) -> Bilinear:
-        return replace(self, weight=self.weight * weight)
-
     def norms(self) -> Array:
         ll, rr = row_dots(self.L, self.L)[self.i], row_dots(self.R, self.R)[self.j]
-        across = self.L @ self.R.T
-        lr = (across.toarray() if sp.issparse(across) else across)[self.i, self.j]
+        lr = dense(self.L @ self.R.T)[self.i, self.j]
         return np.abs(self.weight) * np.sqrt((ll * rr + lr**2) / 2)
 
     def magnitude(self, s: Array) -> Array:
@@ -356,7 +339,7 @@ class Bilinear(Rows):
         return self.expanded.coordinates()
 
     def count(self) -> int:
-        left, right = _nonzeros(self.L), _nonzeros(self.R)
+        left, right = row_counts(self.L), row_counts(self.R)
         return int(left[self.i] @ right[self.j])
 
     def products(self) -> Products:
@@ -368,16 +351,10 @@ class Bilinear(Rows):
     @cached_property
     def expanded(self) -> RankTwo:
         """The rows with vectors of their own, both dense or both in CSR form."""
-        nonzeros = int(_nonzeros(self.L)[self.i].sum() + _nonzeros(self.R)[self.j].sum())
+        nonzeros = int(row_counts(self.L)[self.i].sum() + row_counts(self.R)[self.j].sum())
         sparse = nonzeros <= _SPARSE_SHARE * 2 * self.m * self.n
         L, R = (sp.csr_array(F) if sparse else dense(F) for F in (self.L, self.R))
         return RankTwo(L[self.i], R[self.j], self.weight)
-
-
-def _nonzeros(F: Any) -> IntArray:
-    """Return the number of nonzeros in each row."""
-    count = np.diff(F.indptr) if sp.issparse(F) else np.count_nonzero(F, axis=1)
-    return count.astype(np.intp)
 
 
 def multiplied_rows(

@@ -132,6 +132,12 @@ class Coordinates:
     j: IntArray
     value: Array
 
+    @classmethod
+    def concatenated(cls, parts: Iterable[Coordinates]) -> Coordinates:
+        """Return the terms of several lists."""
+        fields = zip(*((t.row, t.i, t.j, t.value) for t in parts), strict=True)
+        return cls(*map(np.concatenate, fields))
+
     def combined(self, y: Array, n: int) -> Any:
         """Return ``sum_k y_k A_k`` of order `n` as a sparse array."""
         half = self.value * y[self.row] / 2
@@ -287,6 +293,30 @@ class Rows(ABC):
         """Yield the ``A_k``."""
         for k in range(self.m):
             yield self.slice(np.array([k])).adjoint(np.ones(1))
+
+
+class WeightedRows(Rows):
+    """Rows with a weight each; `by_row` names the fields that have an element or a vector for each row."""
+
+    by_row: ClassVar[tuple[str, ...]]
+    weight: Array
+
+    @property
+    def m(self) -> int:
+        return len(self.weight)
+
+    def followed_by(self, others: Sequence[Any]) -> Self:
+        return joined(self, others, *self.by_row)
+
+    def slice(self, rows: IntArray) -> Self:
+        family: Any = self
+        part: Self = replace(family, **{name: getattr(self, name)[rows] for name in self.by_row})
+        return part
+
+    def scale(self, weight: Array) -> Self:
+        family: Any = self
+        scaled: Self = replace(family, weight=self.weight * weight)
+        return scaled
 
 
 RowFamily = Rows  # for families of your own

@@ -6,7 +6,7 @@ At the places ``i`` and ``j`` an entry is ``w X[i, j]``, a squared distance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -14,16 +14,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.linalg import absolute_product, csr_of
+from bregopt.linalg import absolute_product, csr_of, row_counts
 from bregopt.program.rows.base import (
     Coordinates,
     LowRank,
     Matrix,
     Products,
     RankOneTerms,
-    Rows,
+    WeightedRows,
     eigen_factor,
-    joined,
     symmetric_scatter,
 )
 from bregopt.records import dataclass, replace
@@ -41,28 +40,16 @@ _FEW = 0.5  # fraction of nonzero weights, below which only those rows enter a p
 
 
 @dataclass(frozen=True, eq=False)
-class _Places(Rows):
+class _Places(WeightedRows):
     """Rows that places ``i``, ``j`` and a weight each determine; three arrays of length `m`."""
 
     few_terms: ClassVar[bool] = True
+    by_row: ClassVar[tuple[str, ...]] = ("i", "j", "weight")
 
     n: int
     i: IntArray
     j: IntArray
     weight: Array
-
-    @property
-    def m(self) -> int:
-        return len(self.i)
-
-    def followed_by(self, others: Sequence[Any]) -> Self:
-        return joined(self, others, "i", "j", "weight")
-
-    def slice(self, rows: IntArray) -> Self:
-        return replace(self, i=self.i[rows], j=self.j[rows], weight=self.weight[rows])
-
-    def scale(self, weight: Array) -> Self:
-        return replace(self, weight=self.weight * weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,18 +170,15 @@ class Distances(_Places):
 
 
 @dataclass(frozen=True, eq=False)
-class RankOne(Rows):
+class RankOne(WeightedRows):
     """Rows with ``A = w z z'``; the ``z`` are the rows of `Z`, dense or CSR of shape ``(m, n)``."""
 
     rank: ClassVar[int | None] = 1
     few_terms: ClassVar[bool] = False
+    by_row: ClassVar[tuple[str, ...]] = ("Z", "weight")
 
     Z: Any
     weight: Array
-
-    @property
-    def m(self) -> int:
-        return int(self.Z.shape[0])
 
     @property
     def n(self) -> int:
@@ -208,15 +192,6 @@ class RankOne(Rows):
 
     def restrict(self, V: Array) -> RankOne:
         return replace(self, Z=self.Z @ V)
-
-    def followed_by(self, others: Sequence[Any]) -> RankOne:
-        return joined(self, others, "Z", "weight")
-
-    def slice(self, rows: IntArray) -> RankOne:
-        return RankOne(self.Z[rows], self.weight[rows])
-
-    def scale(self, weight: Array) -> RankOne:
-        return replace(self, weight=self.weight * weight)
 
     def norms(self) -> Array:
         return np.abs(self.weight) * row_dots(self.Z, self.Z)
@@ -338,37 +313,27 @@ def outer_coordinates(U: Any, W: Any, weight: Array) -> Coordinates:
 
 def outer_count(U: Any, W: Any) -> int:
     """Return how many terms the rows ``u_k'X w_k`` have."""
-    counts = [np.diff(V.indptr) if sp.issparse(V) else np.count_nonzero(V, axis=1) for V in (U, W)]
-    return int(counts[0] @ counts[1])
+    return int(row_counts(U) @ row_counts(W))
 
 
 @dataclass(frozen=True, eq=False)
-class _TwoVectors(Rows):
+class _TwoVectors(WeightedRows):
     """Rows of two vectors ``u`` and ``w``; `U` and `W` are dense or CSR of shape ``(m, n)``."""
 
     rank: ClassVar[int | None] = 2
     few_terms: ClassVar[bool] = False
+    by_row: ClassVar[tuple[str, ...]] = ("U", "W", "weight")
 
     U: Any
     W: Any
     weight: Array
 
     @property
-    def m(self) -> int:
-        return int(self.U.shape[0])
-
-    @property
     def n(self) -> int:
         return int(self.U.shape[1])
 
-    def followed_by(self, others: Sequence[Any]) -> Self:
-        return joined(self, others, "U", "W", "weight")
-
-    def slice(self, rows: IntArray) -> Self:
-        return replace(self, U=self.U[rows], W=self.W[rows], weight=self.weight[rows])
-
-    def scale(self, weight: Array) -> Self:
-        return replace(self, weight=self.weight * weight)
+    def restrict(self, V: Array) -> Self:
+        return replace(self, U=self.U @ V, W=self.W @ V)
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,9 +351,6 @@ class RankOnePairs(_TwoVectors):
     def adjoint(self, y: Array) -> Array:
         weight = self.weight * y
         return products(self.U, self.U, weight) + products(self.W, self.W, weight)
-
-    def restrict(self, V: Array) -> RankOnePairs:
-        return replace(self, U=self.U @ V, W=self.W @ V)
 
     def norms(self) -> Array:
         uu, ww, uw = row_dots(self.U, self.U), row_dots(self.W, self.W), row_dots(self.U, self.W)
@@ -408,9 +370,7 @@ class RankOnePairs(_TwoVectors):
         return RankOneTerms(U, np.tile(np.arange(self.m), 2), np.tile(self.weight, 2))
 
     def coordinates(self) -> Coordinates:
-        parts = (outer_coordinates(factor, factor, self.weight) for factor in (self.U, self.W))
-        first, second = ((t.row, t.i, t.j, t.value) for t in parts)
-        return Coordinates(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))
+        return Coordinates.concatenated(outer_coordinates(F, F, self.weight) for F in (self.U, self.W))
 
     def count(self) -> int:
         return outer_count(self.U, self.U) + outer_count(self.W, self.W)
@@ -431,9 +391,6 @@ class RankTwo(_TwoVectors):
 
     def adjoint(self, y: Array) -> Array:
         return products(self.U, self.W, self.weight * y)
-
-    def restrict(self, V: Array) -> RankTwo:
-        return replace(self, U=self.U @ V, W=self.W @ V)
 
     def norms(self) -> Array:
         uu, ww, uw = row_dots(self.U, self.U), row_dots(self.W, self.W), row_dots(self.U, self.W)
