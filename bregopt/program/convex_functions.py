@@ -8,8 +8,9 @@ root of two. Inner products of vectors are the real inner products of matrices.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,22 +85,21 @@ def _places_of_entries(n: int) -> tuple[IntArray, Array, IntArray, Any]:
     return place, divisor, imaginary, sign
 
 
-class Local(ABC):
+class Local(NamedTuple):
     """A function at one point.
 
-    Attributes
+    Parameters
     ----------
     value : array of shape (count,)
     gradient : array of shape (size,)
         Of each component in its own arguments.
+    curvature : callable
+        Returns ``L' H L``, for `weight` and ``L``, with the second derivative ``H`` of ``weight @ function``.
     """
 
     value: Array
     gradient: Array
-
-    @abstractmethod
-    def curvature(self, weight: Array, L: Any) -> Any:
-        """Return ``L' H L`` with the second derivative ``H`` of ``weight @ function``."""
+    curvature: Callable[[Array, Any], Any]
 
 
 class ConvexFunction(ABC):
@@ -169,17 +169,16 @@ class _OfNumbers(ConvexFunction):
         """Return the functions at a point inside."""
 
 
-class _NumbersAt(Local):
-    """Functions of one number each, with their first and second derivatives."""
+def _numbers_at(value: Array, gradient: Array, second: Array) -> Local:
+    """Return functions of one number each, with their first and second derivatives."""
 
-    def __init__(self, value: Array, gradient: Array, second: Array) -> None:
-        self.value, self.gradient, self._second = value, gradient, second
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        factors = weight * self._second
+    def curvature(weight: Array, L: Any) -> Any:
+        factors = weight * second
         if sp.issparse(L):
             return L.T @ sp.diags_array(factors) @ L
         return (L.T * factors) @ L
+
+    return Local(value, gradient, curvature)
 
 
 class _OfPositive(_OfNumbers):
@@ -221,7 +220,7 @@ class NegativeEntropy(_OfPositive):
 
     def _local(self, y: Array) -> Local:
         logs = np.log(y)
-        return _NumbersAt(y * logs, logs + 1, 1 / y)
+        return _numbers_at(y * logs, logs + 1, 1 / y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +231,7 @@ class Logarithm(_OfPositive):
     count: int
 
     def _local(self, y: Array) -> Local:
-        return _NumbersAt(-np.log(y), -1 / y, y**-2.0)
+        return _numbers_at(-np.log(y), -1 / y, y**-2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +255,7 @@ class SquaredDistance(_OfNumbers):
     def _local(self, y: Array) -> Local:
         away = y - np.clip(y, self.lo, self.hi)
         outside = (y < self.lo) | (y > self.hi) | (self.lo == self.hi)
-        return _NumbersAt(away**2, 2 * away, np.where(outside, 2.0, 0.0))
+        return _numbers_at(away**2, 2 * away, np.where(outside, 2.0, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +267,7 @@ class Exponential(_OfNumbers):
 
     def _local(self, y: Array) -> Local:
         e = np.exp(y)
-        return _NumbersAt(e, e, e)
+        return _numbers_at(e, e, e)
 
     def _inside(self, y: Array) -> bool:
         return bool((y < 300).all())
@@ -284,7 +283,7 @@ class Logistic(_OfNumbers):
     def _local(self, y: Array) -> Local:
         value, opposite = np.logaddexp(0.0, y), np.logaddexp(0.0, -y)
         p = np.exp(-opposite)
-        return _NumbersAt(value, p, p * np.exp(-value))
+        return _numbers_at(value, p, p * np.exp(-value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,24 +306,18 @@ class NumbersRelativeEntropy(_OfPositive):
         return np.where(positive | (x == 0) & (other >= 0), x * np.log(ratio), np.inf)
 
     def _local(self, y: Array) -> Local:
-        return _RatiosAt(*np.split(y, 2))
+        x, other = np.split(y, 2)
+        logs = np.log(x / other)
 
+        def curvature(weight: Array, L: Any) -> Any:
+            # The second derivative in (x, y) is r r' with r = (1 / sqrt x, - sqrt x / y).
+            m, root = self.count, np.sqrt(x)
+            first, second = sp.csr_array(L[:m]), sp.csr_array(L[m:])
+            joined = sp.diags_array(1 / root) @ first - sp.diags_array(root / other) @ second
+            joined = sp.csr_array(sp.diags_array(np.sqrt(weight)) @ joined)
+            return joined.T @ joined if sp.issparse(L) else (joined.T @ joined).toarray()
 
-class _RatiosAt(Local):
-    def __init__(self, x: Array, y: Array) -> None:
-        ratio = np.log(x / y)
-        self.value = x * ratio
-        self.gradient = np.concatenate([ratio + 1, -x / y])
-        self._root = np.concatenate([1 / np.sqrt(x), -np.sqrt(x) / y])
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        # The second derivative in (x, y) is r r' with r = (1 / sqrt x, - sqrt x / y).
-        r, m = self._root, len(weight)
-        joined = sp.diags_array(np.sqrt(weight)) @ (
-            sp.diags_array(r[:m]) @ sp.csr_array(L[:m]) + sp.diags_array(r[m:]) @ sp.csr_array(L[m:])
-        )
-        joined = sp.csr_array(joined)
-        return joined.T @ joined if sp.issparse(L) else (joined.T @ joined).toarray()
+        return Local(x * logs, np.concatenate([logs + 1, -x / other]), curvature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,24 +348,17 @@ class LogSumExp(ConvexFunction):
 
     def at(self, y: Array) -> Local | None:
         """Return the functions at a point."""
-        return _LogSumAt(y.reshape(self.count, self.group))
-
-
-class _LogSumAt(Local):
-    def __init__(self, y: Array) -> None:
-        largest = y.max(axis=1)
-        e = np.exp(y - largest[:, None])
+        table = y.reshape(self.count, self.group)
+        largest = table.max(axis=1)
+        e = np.exp(table - largest[:, None])
         total = e.sum(axis=1)
-        self.value = largest + np.log(total)
-        self._p = e / total[:, None]
-        self.gradient = self._p.ravel()
+        p = e / total[:, None]
 
-    def curvature(self, weight: Array, L: Any) -> Any:
-        count, group = self._p.shape
-        factors = (weight[:, None] * self._p).ravel()
-        where = np.arange(count * group) // group
-        P = sp.csr_array((self._p.ravel(), (where, np.arange(count * group))), (count, count * group))
-        means = P @ L
-        if sp.issparse(L):
-            return L.T @ sp.diags_array(factors) @ L - means.T @ sp.diags_array(weight) @ means
-        return (L.T * factors) @ L - (means.T * weight) @ means
+        def curvature(weight: Array, L: Any) -> Any:
+            factors = (weight[:, None] * p).ravel()
+            means = sp.csr_array((p.ravel(), (self.owner, np.arange(self.size))), (self.count, self.size)) @ L
+            if sp.issparse(L):
+                return L.T @ sp.diags_array(factors) @ L - means.T @ sp.diags_array(weight) @ means
+            return (L.T * factors) @ L - (means.T * weight) @ means
+
+        return Local(largest + np.log(total), p.ravel(), curvature)

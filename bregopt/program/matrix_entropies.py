@@ -157,7 +157,19 @@ class EntropySum(OfMatrices):
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
-        return None if spectra is None else _EntropiesAt(self, spectra)
+        if spectra is None:
+            return None
+        own = list(zip(self.weights, spectra, strict=True))
+
+        def curvature(weight: Array, L: Any) -> Any:
+            total = np.zeros((L.shape[1],) * 2)
+            for (w, spectrum), M in zip(own, self.matrices(_columns(L)), strict=True):
+                T = hvec(spectrum.turned(M))
+                total += (T * (float(weight[0]) * w * _as_vector(spectrum.differences, M))) @ T.T
+            return total
+
+        value = np.array([sum(w * float(s.d @ s.logs) for w, s in own)])
+        return Local(value, np.concatenate([w * hvec(s.log + np.eye(len(s.d))) for w, s in own]), curvature)
 
     def value(self, y: Array) -> Array:
         """Return the sum for psd matrices; eigenvalues that are negative by round-off count as zero."""
@@ -168,22 +180,6 @@ class EntropySum(OfMatrices):
                 return np.array([np.inf])
             total += w * float(times_log(d.clip(0)).sum())
         return np.array([total])
-
-
-class _EntropiesAt(Local):
-    def __init__(self, function: EntropySum, spectra: list[_Spectrum]) -> None:
-        self._function, self._spectra = function, spectra
-        own = list(zip(function.weights, spectra, strict=True))
-        self.value = np.array([sum(w * float(s.d @ s.logs) for w, s in own)])
-        self.gradient = np.concatenate([w * hvec(s.log + np.eye(len(s.d))) for w, s in own])
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        stacks = self._function.matrices(_columns(L))
-        total = np.zeros((L.shape[1],) * 2)
-        for w, spectrum, M in zip(self._function.weights, self._spectra, stacks, strict=True):
-            T = hvec(spectrum.turned(M))
-            total += (T * (float(weight[0]) * w * _as_vector(spectrum.differences, M))) @ T.T
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,34 +204,29 @@ class RelativeEntropy(OfMatrices):
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
-        return None if spectra is None else _RelativeAt(self, spectra, self.matrices(y)[0])
+        if spectra is None:
+            return None
+        (a, b), Q = spectra, self.embedding
+        root = a.U * np.sqrt(a.d)
+        value, slope, of_stack = _minus_trace_log(root if Q is None else Q @ root, b)
+        other = b.log if Q is None else Q.conj().T @ b.log @ Q
+
+        def curvature(weight: Array, L: Any) -> Any:
+            MA, MB = self.matrices(_columns(L))
+            T = hvec(a.turned(MA))
+            total = (T * _as_vector(a.differences, MA)) @ T.T
+            MA = self.embedded(MA)
+            across = hvec(b.turned(MA)) * _as_vector(b.differences, MA)
+            cross = across @ hvec(b.turned(MB)).T
+            return float(weight[0]) * (total - cross - cross.T + of_stack(MB))
+
+        gradient = np.concatenate([hvec(a.log + np.eye(len(a.d)) - other), slope])
+        return Local(float(a.d @ a.logs) + value, gradient, curvature)
 
     def embedded(self, A: Any) -> Any:
         """Return ``Q A Q*`` of matrices."""
         Q = self.embedding
         return A if Q is None else Q @ A @ Q.conj().T
-
-
-class _RelativeAt(Local):
-    def __init__(self, function: RelativeEntropy, spectra: list[_Spectrum], A: Any) -> None:
-        self._function, (self._a, self._b) = function, spectra
-        Q = function.embedding
-        root = self._a.U * np.sqrt(self._a.d)
-        self._of_log = _TraceLogAt(root if Q is None else Q @ root, self._b)
-        entropy = float(self._a.d @ self._a.logs)
-        self.value = entropy + self._of_log.value
-        other = self._b.log if Q is None else Q.conj().T @ self._b.log @ Q
-        rest = self._a.log + np.eye(len(A)) - other
-        self.gradient = np.concatenate([hvec(rest), self._of_log.gradient])
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        MA, MB = self._function.matrices(_columns(L))
-        T = hvec(self._a.turned(MA))
-        total = (T * _as_vector(self._a.differences, MA)) @ T.T
-        MA = self._function.embedded(MA)
-        across = hvec(self._b.turned(MA)) * _as_vector(self._b.differences, MA)
-        cross = across @ hvec(self._b.turned(MB)).T
-        return float(weight[0]) * (total - cross - cross.T + self._of_log.of_stack(MB))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,21 +247,17 @@ class LogDeterminant(OfMatrices):
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
-        return None if spectra is None else _LogDeterminantAt(self, spectra[0])
+        if spectra is None:
+            return None
+        (spectrum,) = spectra
+        U, d, root = spectrum.U, spectrum.d, np.sqrt(spectrum.d)
 
+        def curvature(weight: Array, L: Any) -> Any:
+            (stack,) = self.matrices(_columns(L))
+            T = hvec(spectrum.turned(stack) / (root[:, None] * root))
+            return float(weight[0]) * (T @ T.T)
 
-class _LogDeterminantAt(Local):
-    def __init__(self, function: LogDeterminant, spectrum: _Spectrum) -> None:
-        self._function, self._spectrum = function, spectrum
-        U, d = spectrum.U, spectrum.d
-        self.value = np.array([-float(spectrum.logs.sum())])
-        self.gradient = -hvec((U / d) @ U.conj().T)
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        (stack,) = self._function.matrices(_columns(L))
-        root = np.sqrt(self._spectrum.d)
-        T = hvec(self._spectrum.turned(stack) / (root[:, None] * root))
-        return float(weight[0]) * (T @ T.T)
+        return Local(np.array([-float(spectrum.logs.sum())]), -hvec((U / d) @ U.conj().T), curvature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,36 +295,36 @@ class TraceLog(OfMatrices):
     def at(self, y: Array) -> Local | None:
         """Return the function at a point, None outside its domain."""
         spectra = self._spectra(y)
-        return None if spectra is None else _TraceLogAt(self.factor, spectra[0])
+        if spectra is None:
+            return None
+        value, gradient, of_stack = _minus_trace_log(self.factor, spectra[0])
+
+        def curvature(weight: Array, L: Any) -> Any:
+            (stack,) = self.matrices(_columns(L))
+            return float(weight[0]) * of_stack(stack)
+
+        return Local(value, gradient, curvature)
 
 
-class _TraceLogAt(Local):
-    """``-tr R R* log Y`` at one ``Y``.
+def _minus_trace_log(R: Any, spectrum: _Spectrum) -> tuple[Array, Array, Callable[[Any], Array]]:
+    """Return ``-tr R R* log Y``, its gradient, and its second derivative along each two of several matrices.
 
     Where an eigenvalue of ``Y`` is small, so may be the part of ``R R*`` there. Products with ``R`` have its
     relative error.
     """
+    U, part = spectrum.U, spectrum.U.conj().T @ R
+    C = part @ part.conj().T
 
-    def __init__(self, R: Any, spectrum: _Spectrum) -> None:
-        part = spectrum.U.conj().T @ R
-        self._spectrum, self._C = spectrum, part @ part.conj().T
-        U = spectrum.U
-        self.value = np.array([-float(np.real(np.diagonal(self._C)) @ spectrum.logs)])
-        self.gradient = -hvec(U @ (spectrum.differences * self._C) @ U.conj().T)
-
-    def curvature(self, weight: Array, L: Any) -> Any:
-        columns, n = _columns(L), len(self._C)
-        return float(weight[0]) * self.of_stack(hmat(columns, n, np.iscomplexobj(self._C)))
-
-    def of_stack(self, stack: Any) -> Array:
-        """Return the second derivative along each two of several matrices."""
-        H = self._spectrum.turned(stack)
-        differences = self._spectrum.second_differences
+    def of_stack(stack: Any) -> Array:
+        H, differences = spectrum.turned(stack), spectrum.second_differences
         total = np.zeros((len(stack),) * 2)
-        for k in range(len(self._C)):
+        for k in range(len(C)):
             column = H[:, :, k]
-            total -= 2 * np.real(column.conj() @ (self._C * differences[:, k, :]) @ column.T)
+            total -= 2 * np.real(column.conj() @ (C * differences[:, k, :]) @ column.T)
         return total
+
+    value = np.array([-float(np.real(np.diagonal(C)) @ spectrum.logs)])
+    return value, -hvec(U @ (spectrum.differences * C) @ U.conj().T), of_stack
 
 
 # --- ranges
