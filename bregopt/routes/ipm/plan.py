@@ -38,8 +38,9 @@ __all__ = ["Group", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "S
 # Largest order of small blocks as one matrix, and its entries times the square of the number of rows. Up to
 # there the calls for more groups take longer than the arithmetic with zeros.
 _JOINT_ORDER, _JOINT_WORK = 20, 1e5
-# Largest order of the blocks of a stack. The calls for larger blocks cost less than their arithmetic.
-_STACK_ORDER = 40
+# Largest order of the blocks of a stack, and the most operations for the Schur matrix of one, a pair of terms
+# being several. Calls for larger blocks cost less than arithmetic, for which one alone has better formulas.
+_STACK_ORDER, _STACK_WORK, _PAIR_OPERATIONS = 40, 1e6, 10
 # Largest number of terms of all rows in a stack.
 _STACK_TERMS = 5_000_000
 
@@ -172,11 +173,7 @@ class Plan:
     """
 
     def __init__(
-        self,
-        A: LinearMap,
-        faces: Sequence[Face],
-        weights: tuple[float, ...],
-        stacked: bool,
+        self, A: LinearMap, faces: Sequence[Face], weights: tuple[float, ...], stacked: bool
     ) -> None:
         self.A, self.m = A, A.m
         self._given = weights, stacked
@@ -483,14 +480,16 @@ def _stacks(
     def kind(b: int) -> tuple[int, float]:
         return faces[b].n, weights[b]
 
-    whole = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= _STACK_ORDER]
-    for _, blocks in groupby(sorted(whole, key=kind), key=kind):
+    def is_light(b: int) -> bool:
+        own, n = A.terms_of(b), A.orders[b]
+        rows, terms = sum(len(t.at) for t in own), sum(t.count for t in own)
+        return min(2 * rows * n**3 + (rows * n) ** 2, _PAIR_OPERATIONS * terms**2) <= _STACK_WORK
+
+    small = [b for b, face in enumerate(faces) if not face.codimension and 0 < face.n <= _STACK_ORDER]
+    for _, blocks in groupby(sorted(filter(is_light, small), key=kind), key=kind):
         own = tuple(blocks)
         if len(own) > 1 and sum(t.count for b in own for t in A.terms_of(b)) <= _STACK_TERMS:
-            from bregopt.routes.ipm.many_blocks import (
-                StackRows,  # only several equal orders wait
-                StackTerms,
-            )
+            from bregopt.routes.ipm.many_blocks import StackRows, StackTerms  # only equal orders wait
 
             terms = StackTerms.of(A, own)
             if StackRows.fits(terms):
