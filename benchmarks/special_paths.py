@@ -949,16 +949,6 @@ def forms(n: int, m: int) -> bo.Problem:
     return bo.Problem(bo.Minimize(bo.von_neumann_div(X, np.eye(n))), [rows])
 
 
-def inequalities(n: int, m: int = 150, dense: int = 20) -> bo.Problem:
-    """Return a linear program with one distance and inequalities, some dense and the others sparse."""
-    rng, X = np.random.default_rng(0), bo.PSD(n)
-    rows = [bo.trace(X) <= n, bo.sq_distance(X, 0, 2) <= 1]
-    for k in range(m):
-        A = rng.normal(size=(n, n)) * (k < dense or rng.random((n, n)) < 0.05)
-        rows.append(bo.inner(A + A.T, X) <= abs(np.trace(A)) + 0.1)
-    return bo.Problem(bo.Minimize(bo.inner(np.diag(rng.normal(size=n)), X)), rows)
-
-
 def bounded_completion(n: int) -> bo.Problem:
     """Return the completion of least nuclear norm of half of the entries of rank three, others in bounds."""
     rng = np.random.default_rng(2)
@@ -1531,14 +1521,6 @@ def paths(data: Path | None) -> list[SpecialPath]:
         (
             *("Schur matrix of rank-one rows", "routes.ipm.block_rows:Gram", _without_rank),
             *("500 quadratic forms, n = 40", solving(_quadratic_forms, 40, 500)),
-        ),
-        (
-            *("few rank-one rows by entries", "routes.ipm.block_rows:Gram"),
-            replaced("routes.ipm.block_rows._FEW_ENTRIES", 0),
-            *(
-                "150 inequalities, 20 of them dense, and one distance, n = 30",
-                solving(inequalities, 30, 150, 20),
-            ),
         ),
         (
             *("Schur matrix by congruences", "routes.ipm.schur:split_by_cost"),

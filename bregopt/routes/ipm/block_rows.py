@@ -28,7 +28,7 @@ from bregopt.clock import checkpoint
 from bregopt.divergences import Spectrum
 from bregopt.divergences.spectrum import DifferenceSpectrum, PositiveSpectrum
 from bregopt.linalg import dense, root_of
-from bregopt.program import LinearMap, Term
+from bregopt.program import LinearMap
 from bregopt.program.rows import Coordinates, Rows, placed_coordinates
 from bregopt.program.rows.algebra import dense_stack, upper_triangles
 from bregopt.records import cached_property, dataclass
@@ -60,8 +60,6 @@ _SLICE_FRACTION = 0.7
 _TERMS_PER_ORDER = 20
 # Rows whose products are formed at a time: these stay in the cache.
 _ROWS_AT_A_TIME = 256
-# Entries of rank-one rows up to which they are taken as entries beside congruences.
-_FEW_ENTRIES = 1_000
 _NONE = np.zeros(0, dtype=np.intp)
 # Number of terms of all rows, relative to the entries of a matrix, up to which rows are evaluated term by
 # term.
@@ -109,15 +107,8 @@ class Gram:
 
     @cached_property
     def _formulas(self) -> _Formulas:
+        """The formulas: some rows by rank-one terms, and the others by their entries."""
         low_rank = [t for t in self._parts if t.rows.rank is not None and not t.rows.single]
-        found = self._with(low_rank)
-        # A congruence meets rank-one rows one by one; few entries cost less among the others.
-        # Pays on: 150 inequalities, 20 of them dense, and one distance, n = 30.
-        few = low_rank and sum(t.count for t in low_rank) <= _FEW_ENTRIES
-        return found if found.congruences is None or not few else self._with([])
-
-    def _with(self, low_rank: list[Term]) -> _Formulas:
-        """Return the formulas that take some rows by rank-one terms, and the others by their entries."""
         m, n = self._A.m, self._A.orders[self._block]
         rank_one = _RankOneRows.of([(t.at, t.rows) for t in low_rank])
         others = placed_coordinates((t.at, t.rows) for t in self._parts if t not in low_rank)
@@ -126,7 +117,8 @@ class Gram:
         if placed is None:
             return _Formulas(diagonal, rank_one, None, None)
         many, placed = split_by_cost(placed, n)
-        congruences = Congruences(placed, many, low_rank, n) if many else None
+        terms = [] if rank_one is None else rank_one.terms
+        congruences = Congruences(placed, many, terms, n) if many else None
         products = PlaceProducts(placed.after(many), m) if many < len(placed.at) else None
         return _Formulas(None, rank_one, congruences, products)
 
@@ -212,6 +204,11 @@ class _RankOneRows:
                 own = np.flatnonzero(layer_of == k)
                 layers.append(_Layer(at[p.row[own]], p.U[own], p.weight[own]))
         return cls(layers) if layers else None
+
+    @property
+    def terms(self) -> list[tuple[IntArray, Any, Array]]:
+        """The rows, vectors and weights of each layer."""
+        return [(layer.at, layer.U, layer.weight) for layer in self._layers]
 
     def one_per_row(self, m: int) -> bool:
         """Whether each row has exactly one rank-one term, in order."""

@@ -20,8 +20,7 @@ from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, span
 from bregopt.clock import checkpoint
-from bregopt.linalg import symmetrize
-from bregopt.program import Term
+from bregopt.linalg import dense, symmetrize
 from bregopt.program.rows import Coordinates
 from bregopt.records import cached_property, dataclass
 
@@ -388,14 +387,16 @@ class Congruences:
         Later rows read places up to an earlier one than the rows before them.
     many : int
         Number of the first rows.
-    low_rank : sequence of Term
-        The rank-one rows.
+    rank_one : sequence of tuple
+        Of rank-one terms of different rows, their rows, the ``u`` as rows of a matrix, and their weights.
     n : int
         The order of the block.
     """
 
-    def __init__(self, placed: PlacedRows, many: int, low_rank: Sequence[Term], n: int) -> None:
-        self._low_rank, self._n = low_rank, n
+    def __init__(
+        self, placed: PlacedRows, many: int, rank_one: Sequence[tuple[IntArray, Any, Array]], n: int
+    ) -> None:
+        self._rank_one, self._n = rank_one, n
         at_once = _products_at_once(n)
         whole = lean_rows(placed.S)
         self._chunks = [
@@ -415,13 +416,16 @@ class Congruences:
             columns = chunk.S @ entries.T
             H[chunk.columns] = columns
             H[chunk.mirror] = columns[chunk.count :].T
-            if not self._low_rank:
-                continue
-            for k, half in zip(chunk.from_here.at[: chunk.count], D, strict=True):
-                for term in self._low_rank:
-                    activity = term.rows.apply(half + half.T)
-                    H[term.at, k] += activity
-                    H[k, term.at] += activity
+            own = chunk.from_here.at[: chunk.count]
+            side_by_side = D.transpose(1, 0, 2).reshape(n, -1) if self._rank_one else D
+            for at, U, weight in self._rank_one:
+                for first in range(0, len(at), n):
+                    some = slice(first, first + n)
+                    u, places = U[some], at[some]
+                    left = (u @ side_by_side).reshape(-1, chunk.count, n)
+                    activity = 2 * weight[some, None] * (left @ dense(u)[:, :, None])[:, :, 0]
+                    H[block_of(places, own)] += activity
+                    H[block_of(own, places)] += activity.T
 
 
 def _chunk(placed: PlacedRows, whole: Any, count: int, n: int) -> _Chunk:

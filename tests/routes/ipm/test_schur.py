@@ -125,7 +125,6 @@ def test_mixtures_and_parts_of_their_rows(formula, seed, monkeypatch):
     for name, value in FORMULAS[formula].items():
         monkeypatch.setattr(schur, name, value)
     monkeypatch.setattr("bregopt.routes.ipm.block_rows._ROWS_AT_A_TIME", 2)
-    monkeypatch.setattr("bregopt.routes.ipm.block_rows._FEW_ENTRIES", 1_000 * (seed % 2))
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 10))
     every = list(families(n, rng).values())
