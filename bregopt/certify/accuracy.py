@@ -47,17 +47,6 @@ from bregopt.program.program import Block, Program, divergence_of
 from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 
-__all__ = [
-    "Accuracy",
-    "Near",
-    "accuracies",
-    "ball_around",
-    "has_closed_form",
-    "near_minimizers",
-    "near_optimum",
-    "unknown_accuracy",
-]
-
 _FINER_STEPS, _FINER = 3, 0.01  # until the radius is this fraction of the first
 _FAR = "no matrix that meets the constraints was found near X"
 _LINEAR = "the objective is linear in X, which does not bound the distance"

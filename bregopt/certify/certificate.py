@@ -27,18 +27,6 @@ from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "NEAR",
-    "Certificate",
-    "Status",
-    "bracket",
-    "certify",
-    "check_families",
-    "cost_of_round_off",
-    "dimacs_errors",
-    "objective_size",
-]
-
 # Fraction of the objective's scale: gaps of smaller objectives are relative to it. With a thousandth, games
 # of value zero end inaccurate; with a tenth, some gaps come out ten times too small (tests/library/truth.py).
 NEGLIGIBLE_OBJECTIVE = 1e-2

@@ -44,20 +44,6 @@ from bregopt.linalg import factorized
 from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.records import replace
 
-__all__ = [
-    "Complement",
-    "Filtered",
-    "by_inertia",
-    "degree_for",
-    "digest",
-    "filtered",
-    "highest",
-    "lowest",
-    "proven_bound",
-    "smallest_eigenvalue",
-    "stays_sparse",
-]
-
 # Probability that all random vectors are too near orthogonal to the eigenvector that they should show.
 FAILURE = 1e-12
 # Relative error of a sum of products, times its length.

@@ -40,18 +40,6 @@ from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.program.scale import dimacs_sizes, scale_of
 from bregopt.records import cached_property, kept
 
-__all__ = [
-    "CapViolation",
-    "DualBound",
-    "Known",
-    "PrimalDualPoint",
-    "box_minimum",
-    "cap_violation",
-    "divergence_factor",
-    "relative_to_costs",
-    "row_residuals",
-]
-
 # Fraction of a row's norm times the scale of X: the least size that its violation is relative to. A row that
 # is zero at X is otherwise met to round-off and never to a relative tolerance.
 ROW_NOISE = 1e-9

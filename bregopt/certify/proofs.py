@@ -14,8 +14,6 @@ from bregopt.linalg import eigenvalues_of
 from bregopt.program.program import Program, divergence_of
 from bregopt.program.scale import scale_of
 
-__all__ = ["is_farkas", "is_ray", "with_trace_multipliers"]
-
 # Largest relative violation of the conditions on a Farkas vector or a ray that may be round-off. Beyond it a
 # problem may have a solution of size one over the violation (tests/library/near_boundary.py).
 PROOF_NOISE = 64 * EPS

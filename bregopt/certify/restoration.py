@@ -20,8 +20,6 @@ from bregopt.linalg import conjugate_gradients
 from bregopt.program.program import Program
 from bregopt.program.rows import Coordinates, placed_coordinates
 
-__all__ = ["Restored", "least_solution", "on_rows", "restored"]
-
 _STEPS = 8
 _CLOSE, _LSMR_STEPS = 1e-10, 500  # where least squares end
 _MOVES = 3  # of a matrix to its rows: each counts inequalities that the one before violates

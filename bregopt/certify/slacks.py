@@ -31,24 +31,6 @@ from bregopt.program.rows import SparseRows
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass, kept, replace
 
-__all__ = [
-    "TraceBound",
-    "capped_term",
-    "definite_cost",
-    "diagonal_bounds",
-    "feasible_fraction",
-    "inherit_trace_bounds",
-    "least_eigenvalue",
-    "least_eigenvalues",
-    "least_relative_eigenvalue",
-    "least_seen",
-    "relative_diagonal",
-    "slack",
-    "trace_bound",
-    "trace_bounds",
-    "with_trace_row",
-]
-
 # Relative round-off of a sum of bounds on the diagonal.
 _SUM_NOISE = 1e-9
 # Least entry of the relative diagonal, as a fraction of its mean.

@@ -23,24 +23,6 @@ from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.program.program import StopReason
 from bregopt.program.stacks import EntryStack, diagonal_of, inner
 
-__all__ = [
-    "Certified",
-    "Near",
-    "OnRows",
-    "StackRule",
-    "StackedAnswer",
-    "StackedCertificate",
-    "certified",
-    "certify_stack",
-    "frobenius_radius",
-    "joined",
-    "near_minimizers",
-    "on_rows",
-    "relative_gap",
-    "row_residual",
-    "stacked_conjugate_gradients",
-]
-
 _STEPS = 6  # to the rows
 _CG_STEPS, _CG_RATIO = 60, 1e-3
 _ROUND_OFF = 16 * EPS

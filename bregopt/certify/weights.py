@@ -32,15 +32,6 @@ from bregopt.certify.slacks import diagonal_bounds
 from bregopt.linalg import factorized
 from bregopt.program.program import Program
 
-__all__ = [
-    "LARGEST_ORDER",
-    "WeightedTerms",
-    "cone_curvature",
-    "curvature_of",
-    "entries_by_curvature",
-    "weighted_terms",
-]
-
 # The order up to which the coordinates of a matrix, 5,050 then, are the unknowns of a dense system. It takes
 # two seconds and a gigabyte.
 # Pays on: weights over six decades, n = 80.

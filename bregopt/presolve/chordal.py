@@ -42,21 +42,6 @@ from bregopt.program import (
 from bregopt.program.rows import Coordinates, DenseRows, Rows, SparseRows, placed_coordinates
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "CliqueTerms",
-    "Decomposed",
-    "Pattern",
-    "chordal_sparsity",
-    "completion",
-    "core",
-    "decomposed",
-    "is_cheaper",
-    "may_be_cheaper",
-    "pattern_of",
-    "sizes_of",
-    "work",
-]
-
 # Order above which none is looked for: the search and a program of so many cliques take ten seconds or more.
 _LARGEST_CHORDAL_ORDER = 50_000
 # Terms of cost and rows up to which they are listed: a second, and 200 MB.

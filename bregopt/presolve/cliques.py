@@ -16,8 +16,6 @@ import numpy as np
 from bregopt.arrays import IntArray
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Clique", "CliqueTree", "chordal_tree", "clique_tree", "eliminate", "entries", "merged"]
-
 
 @dataclass(frozen=True, eq=False)
 class CliqueTree:

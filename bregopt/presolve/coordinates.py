@@ -28,20 +28,6 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import Rows
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "RANK_TOL",
-    "InCoordinatesOfAnswer",
-    "OnRangeSpaces",
-    "RangeSpace",
-    "Whitened",
-    "in_coordinates_of_answer",
-    "on_range_spaces",
-    "range_space",
-    "range_spaces",
-    "whitening",
-    "with_complement",
-]
-
 # Singular values of a factor that count as zero; the option `rank_tol` takes another value.
 RANK_TOL = 1e-10
 # Size of a sum, relative to that of its terms, below which a row is zero on the range. A row that is only

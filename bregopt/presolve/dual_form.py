@@ -47,16 +47,6 @@ from bregopt.program import (
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "Dualized",
-    "MatrixInequalities",
-    "dual_form",
-    "dual_of",
-    "matrix_inequalities",
-    "newton_unknowns",
-    "newton_work",
-]
-
 # Number of entries and of terms of all rows above which the search for matrices that rows define is left
 # out: it takes seconds.
 _LARGEST_LISTED = 10_000_000

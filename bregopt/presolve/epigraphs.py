@@ -33,9 +33,6 @@ from bregopt.program import Answer, Block, Penalty, Program, Start, StopReason
 from bregopt.program.rows import Coordinates, SparseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Joined", "absolute_values", "differences", "opposite_rows", "slacks"]
-
-
 # --- Slacks ---------------------------------------------------------------------------------------------
 
 

@@ -37,17 +37,6 @@ from bregopt.program import Answer, Program, Start
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous import contradicts
 
-__all__ = [
-    "DEPENDENT",
-    "LARGEST_QR",
-    "Condensed",
-    "Independent",
-    "clearly_independent",
-    "combinations",
-    "independent_rows",
-    "redundant_equalities",
-]
-
 # Distance of a unit row from the span of earlier ones up to which Newton's system loses digits.
 _NEARLY_DEPENDENT = 1e-3
 # That distance up to which a row counts as dependent: round-off of the data alone.

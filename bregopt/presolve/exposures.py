@@ -31,8 +31,6 @@ from bregopt.program.rows import (
 )
 from bregopt.records import dataclass
 
-__all__ = ["FACE_NOISE", "Exposure", "coefficients", "exposures_of"]
-
 # Size of a matrix on a face that counts as zero, far below the data that users round to 1e-8.
 FACE_NOISE = 1e-12
 # Number of random vectors that show that a row is indefinite. It fails with probability zero; several keep

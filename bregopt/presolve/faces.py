@@ -37,21 +37,6 @@ from bregopt.rigorous import proves_infeasible
 if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
 
-__all__ = [
-    "OnFaces",
-    "OnRevealedFaces",
-    "face_coordinates",
-    "faces",
-    "has_rows_of_integers",
-    "implied_faces",
-    "integer_faces",
-    "null_spaces",
-    "on_faces",
-    "shortfall",
-    "singular_point",
-    "sparse_integer_faces",
-]
-
 # Number of random vectors that show that a row does not vanish on a face.
 _VANISHING_PROBES = 3
 # Bound of a row, relative to its norm times the bounds' largest trace, that counts as zero.

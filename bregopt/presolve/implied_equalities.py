@@ -33,8 +33,6 @@ from bregopt.presolve.svec import coefficients, comparable, sparse_entries
 from bregopt.program import Answer, Bounds, Program, Start
 from bregopt.records import dataclass, replace
 
-__all__ = ["WithEqualities", "tight_rows", "zero_sums"]
-
 # Terms of all rows above which none is searched.
 _LARGEST_LISTED = 2_000_000
 # Coefficient of a class, relative to the largest of its row, that may be round-off of a sum.

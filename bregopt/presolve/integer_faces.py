@@ -32,8 +32,6 @@ from bregopt.records import dataclass
 from bregopt.rigorous.data import Data, data_of
 from bregopt.rigorous.faces import IntegerFace, as_integers, on_integer_face, relations
 
-__all__ = ["OnIntegerFace", "integer_basis", "integer_face"]
-
 # Least ratio of successive eigenvalues that may separate the null space.
 _LEAST_RATIO = 10.0
 # Eigenvalues, relative to the largest, that are round-off.

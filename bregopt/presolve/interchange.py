@@ -29,8 +29,6 @@ from bregopt.presolve.svec import coefficients, comparable, orientation, oriente
 from bregopt.program import Answer, Program, SecondOrderCones, Start
 from bregopt.records import dataclass, replace
 
-__all__ = ["Interchanged", "interchangeable_variables"]
-
 _Hashes = npt.NDArray[np.uint64]
 
 _PASSES = 30  # of the refinement: along a chain, each one reaches the next link

@@ -34,8 +34,6 @@ from bregopt.program import Answer, Bounds, Face, Program
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["DualFace", "Recession", "recession"]
-
 # Singular values of rows, of norm one, that count as zero.
 _RECEDING_RANK = 1e-11
 # Part of a large X along directions that change neither rows nor objective, from which one is sought.

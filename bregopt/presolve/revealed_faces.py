@@ -28,8 +28,6 @@ from bregopt.presolve.svec import svec
 from bregopt.program import Face, Program
 from bregopt.records import dataclass
 
-__all__ = ["Equalities", "ExposingVector", "revealed_faces"]
-
 # Entries of the dense matrices of all equalities above which none is sought: the search takes a second.
 _LARGEST_EXPOSING = 1_000_000
 # Ratio of successive eigenvalues that may separate the range of F from its null space, and how many are

@@ -27,8 +27,6 @@ from bregopt.program.program import divergence_of
 from bregopt.program.scale import differ_by_decades, in_different_units
 from bregopt.records import dataclass, replace
 
-__all__ = ["InUnits", "Scaled", "scaling", "units"]
-
 _BALANCING = 20  # steps that balance rows and columns in turns
 _NO_INDEX = np.zeros(0, dtype=np.intp)
 # Condition number of X0 up to which the reference keeps the coordinates of the rows. Its backends lose digits

@@ -36,8 +36,6 @@ from bregopt.program import (
 from bregopt.program.rows import Entries
 from bregopt.records import dataclass, replace
 
-__all__ = ["Squared", "least_norm", "squares_as_rows", "with_squares"]
-
 _EQUAL = 64 * EPS  # relative difference of two numbers that are equal up to round-off
 _MOST_ENTRIES = 0.5  # of all entries: a norm of fewer is a cone with fewer rows
 

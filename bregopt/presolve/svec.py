@@ -25,28 +25,6 @@ from bregopt.program import Answer, Bounds, LinearMap, Penalty, Program, Start, 
 from bregopt.program.rows import Coordinates, DenseRows, Distances, RankOne, Rows, SparseRows, upper_triangles
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "ENTRY_NOISE",
-    "Svec",
-    "alike",
-    "all_differ",
-    "coefficients",
-    "comparable",
-    "leaders",
-    "orientation",
-    "oriented",
-    "parallel_rows",
-    "recognize",
-    "smat",
-    "sparse_entries",
-    "sparse_svec",
-    "svec",
-    "svec_map",
-    "svec_rows",
-    "with_equalities",
-    "without_round_off",
-]
-
 # Terms of all rows above which rows are not compared, of families of few terms and of all families.
 _LARGEST_LISTED, _LARGEST_DENSE = 10_000_000, 1_000_000
 _SUM_NOISE = 1e-12  # relative distance of two sums above which they are sums of other numbers

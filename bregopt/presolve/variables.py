@@ -34,16 +34,6 @@ from bregopt.presolve.svec import (
 from bregopt.program import Answer, Penalty, Program, Start, StopReason
 from bregopt.records import dataclass, replace
 
-__all__ = [
-    "Boxed",
-    "boxes",
-    "dominated_variables",
-    "equal_variables",
-    "fixed_variables",
-    "in_ratios",
-    "independent_columns",
-]
-
 _MOST_TERMS = 3  # of a row that bounds a dominated variable: it takes the place of one in every other row
 # Multiple of another variable, up to which a free one is replaced by it.
 _GROWTH = 1e3

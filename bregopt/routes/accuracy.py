@@ -24,8 +24,6 @@ from bregopt.records import cached_property, dataclass
 if TYPE_CHECKING:
     from bregopt.routes.solution import Solution
 
-__all__ = ["NearnessRule", "Units", "accuracy_of", "summary"]
-
 _STEPS_TO_HALVE = 2
 
 _NO_PROGRAM = "the answer does not hold its problem"

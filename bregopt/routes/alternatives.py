@@ -53,17 +53,6 @@ from bregopt.routes.base import Method
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import ActiveSet
 
-__all__ = [
-    "elastic",
-    "largest_trace",
-    "recession_box",
-    "steepest_ray",
-    "with_attainment",
-    "with_interior",
-    "with_margin",
-    "with_proof",
-]
-
 _Direction = tuple[tuple[Array, ...], Array]
 
 _RECEDES = (

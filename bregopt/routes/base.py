@@ -19,8 +19,6 @@ from bregopt.program import Answer, Block, LowRank, Nearness, Penalty, Program, 
 from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.progress import Progress, Watcher
 
-__all__ = ["Capabilities", "Method", "Seed", "Settings", "Solver", "Tuning", "behind", "make_settings"]
-
 Seed = int | np.random.Generator | np.random.SeedSequence
 Method = Callable[[Program, Any, Start | None, Progress], Answer]
 

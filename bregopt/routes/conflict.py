@@ -33,8 +33,6 @@ from bregopt.routes.base import Settings
 from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import time_limit
 
-__all__ = ["Conflict", "Contradicting", "find_conflict", "with_largest"]
-
 _SHARES = (1e-2, 1e-4, 1e-6, 1e-9, 0.0)  # of the largest weight: smaller multipliers may be round-off
 _TITLES = ("constraint", "inequality", "at this row", "multiplier")
 _SHOWN = 3  # constraints named in a reason to stop

@@ -50,8 +50,6 @@ from bregopt.routes.progress import Progress, Watcher, digits_bar, reason
 from bregopt.routes.registry import Guard, answer_of, guard
 from bregopt.routes.solution import Solution
 
-__all__ = ["log_answer", "reductions_of", "run", "run_directly", "warn_unproven"]
-
 _ON_FACES = "Its multipliers prove it where the rows hold X; of all rows none as good were found."
 _NO_INTERIOR = (
     "Combinations of rows leave no interior, up to round-off: {}. The dual optimum may not be attained, and "

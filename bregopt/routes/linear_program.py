@@ -11,8 +11,6 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import checkpoint, remaining
 from bregopt.errors import SolverError
 
-__all__ = ["LinearProgram"]
-
 # Growth factor of the runs of HiGHS, so that one is eventually long enough for a simplex step.
 _SECONDS_GROWTH = 1.1
 

@@ -35,19 +35,6 @@ from bregopt.routes.accuracy import NearnessRule
 if TYPE_CHECKING:
     from bregopt.routes.base import Settings
 
-__all__ = [
-    "CallbackError",
-    "Followed",
-    "Method",
-    "Monitor",
-    "Progress",
-    "Step",
-    "Watcher",
-    "digits_bar",
-    "items_bar",
-    "reason",
-]
-
 logger = logging.getLogger(__name__)
 _COLUMNS = (
     ("iteration", "{:>9.0f}", 9),

@@ -21,17 +21,6 @@ from bregopt.arrays import EPS, Array
 from bregopt.linalg import conjugate_gradients, symmetrize
 from bregopt.records import dataclass
 
-__all__ = [
-    "Objective",
-    "Point",
-    "curve_of",
-    "descent_along",
-    "line_search",
-    "preconditioner",
-    "quasi_newton",
-    "relative_curvature",
-]
-
 _PAIRS = 20  # steps that are remembered, r^2 numbers each
 _DECREASE = 1e-4  # Armijo's constant
 _LARGEST_POWER = 1.0  # of e, by which a step multiplies an eigenvalue; 2.0 takes 1.5 times the passes

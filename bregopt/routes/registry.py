@@ -40,44 +40,6 @@ from bregopt.routes.base import Seed, Settings, Solver, Tuning, make_settings
 from bregopt.routes.progress import Progress, Watcher
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "PANEL",
-    "REFERENCE",
-    "STACKS",
-    "CutOptions",
-    "Guard",
-    "KernelOptions",
-    "MethodOptions",
-    "RouteOptions",
-    "SeededOptions",
-    "SolveOptions",
-    "SolverLike",
-    "StackOptions",
-    "answer_of",
-    "check_arguments",
-    "check_options",
-    "failure",
-    "guard",
-    "has_option",
-    "is_foreign",
-    "load",
-    "load_all",
-    "option_names",
-    "own_options",
-    "own_settings",
-    "register_solver",
-    "resolve",
-    "route",
-    "route_names",
-    "settings",
-    "solvers",
-    "stack_answer",
-    "stack_settings",
-    "takes_stacks",
-    "time_limit",
-    "tuning",
-]
-
 REFERENCE = "cvxpy"
 # A new built-in route needs one line here and its package.
 _BUILT_IN = {

@@ -55,8 +55,6 @@ from bregopt.routes.working_set import has_many_hinges
 if TYPE_CHECKING:
     from bregopt.rigorous.file.certificate import Verification
 
-__all__ = ["Route", "choose", "explain", "routes", "solve", "takes", "translate"]
-
 logger = logging.getLogger(__name__)
 
 # Floating-point operations of a Newton step on all rows. Above it, generating matrices is faster than `path`:

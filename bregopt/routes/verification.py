@@ -36,8 +36,6 @@ from bregopt.rigorous.upper import factor_bound, fixes_diagonal
 from bregopt.routes import routing
 from bregopt.routes.solution import Solution
 
-__all__ = ["NodeBound", "candidate", "node_bound", "verified", "verified_with_bounded_slack"]
-
 _SHIFT = 1e-7  # of the cone, relative to the mean eigenvalue, in a further solve
 _KEPT = 3  # answers of nodes whose multipliers bound the next one
 _LOOSE = 1e-2  # tolerance of a further solve whose answer is farther from the boundary of the cones

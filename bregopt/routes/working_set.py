@@ -31,16 +31,6 @@ from bregopt.rigorous import recedes
 from bregopt.routes.base import Method, Tuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = [
-    "ActiveSet",
-    "WorkingSetTuning",
-    "first_active_set",
-    "has_many_hinges",
-    "most_act",
-    "on_working_set",
-    "sizes_at",
-]
-
 # Largest violation of a fixed row at the end, relative to its size, as a fraction of the tolerance.
 _ROW_VIOLATION = 0.1
 # Fraction of the tolerance that the certificate of all rows has to meet.

@@ -18,8 +18,6 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.routes.augmented_lagrangian.standard_form import StandardForm
 
-__all__ = ["AlternatingDirections"]
-
 # Length of a step, below two.
 _OVERSTEP = 1.618
 # Steps between two changes of the penalty, the share of them in which one residual is larger by the ratio,

@@ -26,8 +26,6 @@ from bregopt.routes.base import Capabilities, Tuning
 from bregopt.routes.ipm.path_route import PathSettings, solve_on_path
 from bregopt.routes.progress import Monitor, Progress, reason
 
-__all__ = ["Lagrangian"]
-
 # Chunks after which the method stalls where the option `max_iter` gives no limit.
 _DEFAULT_MAX_ITER = 1000
 # Terms of all rows above which they are not listed: 2 GB.

@@ -31,8 +31,6 @@ from bregopt.presolve.svec import smat, sparse_svec, svec
 from bregopt.program import Matrix, Penalty, Program
 from bregopt.records import cached_property
 
-__all__ = ["StandardForm"]
-
 # Sum over entries of the squared number of rows that have them, above which the Gram matrix is not formed.
 _LARGEST_GRAM = 50_000_000
 # Sum of the squared sizes of groups of rows, linked by common entries, above which it is not factorized: a

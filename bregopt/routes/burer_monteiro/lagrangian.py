@@ -23,16 +23,6 @@ from bregopt.program import Program, SparseLowRankProgram, SparseLowRankRows, Sp
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.base import Tuning
 
-__all__ = [
-    "BurerMonteiroTuning",
-    "Lagrangian",
-    "Point",
-    "Surface",
-    "Tangent",
-    "lagrangian",
-    "read_surface",
-]
-
 # Ratio of successive residuals of a row above which its penalty grows.
 _PENALTY_RESIDUAL = 0.25
 # Eigenvalue assigned to the planes, relative to the largest of the rest. Larger ones cost digits of the rest.

@@ -52,8 +52,6 @@ from bregopt.routes.burer_monteiro.lagrangian import (
 from bregopt.routes.burer_monteiro.trust_region import descend
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["LowRankRoute", "LowRankSettings", "Staircase"]
-
 # Limit on the trust-region steps where the option `max_iter` gives none.
 _DEFAULT_MAX_ITER = 3_000
 # Columns of the first R at large orders: for maximum cuts of order 20,000, 40 take half of the time of 24.

@@ -24,8 +24,6 @@ from bregopt.arrays import TINY, Array, IntArray
 from bregopt.clock import checkpoint
 from bregopt.routes.burer_monteiro.lagrangian import Lagrangian, Point
 
-__all__ = ["Blocks", "descend"]
-
 # Radius at which a stage ends, relative to the norm of ``R``.
 _LEAST_RADIUS = 1e-10
 # Residual that ends a step's conjugate gradients, relative to the first one.

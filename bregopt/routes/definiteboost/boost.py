@@ -38,18 +38,6 @@ from bregopt.records import dataclass
 from bregopt.routes.base import Tuning
 from bregopt.routes.progress import Progress, reason
 
-__all__ = [
-    "Boost",
-    "DefiniteBoostTuning",
-    "Trace",
-    "certifies_after",
-    "impossible",
-    "iteration_bound",
-    "no_trace",
-    "project",
-    "trace_row",
-]
-
 _NO_VARIABLES = np.zeros(0)
 
 

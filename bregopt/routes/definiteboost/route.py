@@ -38,8 +38,6 @@ from bregopt.routes.definiteboost.boost import (
 )
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["DefiniteBoost", "DefiniteBoostSettings"]
-
 _STEPS = ("approximate", "exact")
 _ORDERS = ("most_violated", "cyclic")
 

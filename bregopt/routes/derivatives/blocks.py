@@ -41,16 +41,6 @@ from bregopt.routes.ipm.block_rows import (
     has_gram,
 )
 
-__all__ = [
-    "BarrierPoint",
-    "BlockPoint",
-    "BlockRows",
-    "Pair",
-    "SpectralPoint",
-    "complementary_point",
-    "dual_point",
-]
-
 # Numerical constants of derivatives; all are relative.
 CG_TOL, CG_STEPS = 1e-11, 2_000  # residual of the equation of a derivative, and steps to it
 SINGULAR = 1e-13  # reciprocal condition number at which a system counts as singular

@@ -41,8 +41,6 @@ from bregopt.routes.derivatives.optimum import (
 from bregopt.routes.derivatives.system import Adjoint, Change, SymmetricSystem
 from bregopt.routes.entropy.standard_form import Matrices, StandardForm, locals_at, normals, paid
 
-__all__ = ["ConvexOptimum", "refined_terms"]
-
 _LEAST_STEP = 1e-6  # of Newton's method; near the boundary of a domain steps are short
 _LEAST_SIZE = 1e-3  # of a slack that may vanish, relative to the multipliers
 _ENTRY = 24  # bytes of an entry of the system, with copies

@@ -25,17 +25,6 @@ from bregopt.routes.derivatives.optimum import Differentiability, Optimum, refin
 from bregopt.routes.derivatives.stacks import SMALLEST_MARGIN, Congruence, StackedCorrelations
 from bregopt.routes.derivatives.system import Adjoint, Anchor, Change, anchors_of, symmetric_part
 
-__all__ = [
-    "Derivative",
-    "Gradient",
-    "Products",
-    "Tangent",
-    "check_exists",
-    "columns",
-    "derivative_of",
-    "optimum_of",
-]
-
 SMALL_MARGIN = 1e-5  # below it a warning is given; this and the next ones are relative
 RESIDUAL = 1e-10  # of the optimality conditions at which Newton's method ends
 LARGEST_RESIDUAL = 1e-7  # at which the answer can still be differentiated

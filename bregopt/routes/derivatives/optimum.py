@@ -33,16 +33,6 @@ from bregopt.routes.derivatives.blocks import (
 )
 from bregopt.routes.derivatives.system import Adjoint, Change, KKTSystem, Unknowns
 
-__all__ = [
-    "ActiveRows",
-    "Differentiability",
-    "Optimum",
-    "Units",
-    "active_rows",
-    "free_variables",
-    "refined",
-]
-
 STEPS = 8  # of Newton's method; two or three are usual
 ROUNDS = 5  # trials for the set of acting rows
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)

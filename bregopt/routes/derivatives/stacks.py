@@ -20,8 +20,6 @@ from bregopt.divergences.spectrum import exp_divided_differences
 from bregopt.linalg import symmetrize
 from bregopt.records import PickledWithoutCache, cached_property, dataclass
 
-__all__ = ["SMALLEST_MARGIN", "Congruence", "StackedCorrelations"]
-
 SMALLEST_MARGIN = 1e-8  # relative; below it an answer counts as a point without a derivative
 _STEPS = 4  # of Newton's method from an answer
 _ENOUGH = 1e-13  # the error of the diagonal at which it ends

@@ -32,18 +32,6 @@ from bregopt.routes.derivatives.blocks import CG_STEPS, NULL, SINGULAR, BarrierP
 from bregopt.routes.ipm.block_rows import RowAction
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 
-__all__ = [
-    "Adjoint",
-    "Anchor",
-    "Change",
-    "KKTSystem",
-    "Moved",
-    "SymmetricSystem",
-    "Unknowns",
-    "anchors_of",
-    "symmetric_part",
-]
-
 CONSISTENT = 1e-7  # residual of a singular system that has a solution
 # The system is formed up to this number of rows for LogDet, and of entries of their matrices for all.
 _FORMED, _SMALL = 4_000, 20_000

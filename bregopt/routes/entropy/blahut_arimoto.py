@@ -40,8 +40,6 @@ from bregopt.records import dataclass
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.progress import Method
 
-__all__ = ["BlahutArimoto", "MaximumEntropy", "Projected"]
-
 _UNPROVEN = Certificate(np.nan, -np.inf, np.inf, np.inf, np.inf, np.inf)
 _LARGEST_STACK = 10_000_000  # entries of the rows' matrices
 _MEMORY = 6  # differences that Anderson mixing combines

@@ -18,16 +18,6 @@ from scipy.linalg import lapack
 from bregopt.arrays import EPS, Array, IntArray
 from bregopt.program.convex_functions import hmat, hvec, hvec_length
 
-__all__ = [
-    "DenseSystem",
-    "DiagonalSystem",
-    "MatrixCone",
-    "OwnColumns",
-    "ReducedSystem",
-    "VectorCone",
-    "own_columns",
-]
-
 _REFINEMENTS = 3
 _LEAST_PIVOT = 0.1  # coefficient of a row in its own column, relative to its largest
 # Shares of the diagonal, in units of round-off, that may make a matrix definite.

@@ -46,8 +46,6 @@ from bregopt.routes.entropy.equations import (
 from bregopt.routes.entropy.standard_form import StandardForm, Term, locals_at, normals, paid
 from bregopt.routes.progress import Method
 
-__all__ = ["Barrier", "EntropyPath", "State"]
-
 # Fraction of the way to the boundary of a cone or domain that a step takes: the least, and the largest.
 _SHARES = 0.9, 0.98
 # Fraction of the way towards the gradient's own slack, where that is outside the cone.

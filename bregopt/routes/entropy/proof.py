@@ -40,8 +40,6 @@ from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.solution import Solution
 from bregopt.routes.verification import candidate, verified
 
-__all__ = ["bounds_of_terms"]
-
 # Tolerances of further solves. At a larger one the answer is farther inside the cones, and keeps more digits.
 _TOLS = 1e-10, 1e-9, 1e-8
 _INWARD = (0.0, 1e-13, 1e-11, 1e-9, 1e-7)  # shares of its mean eigenvalue by which a matrix moves inside

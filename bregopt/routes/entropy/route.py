@@ -27,8 +27,6 @@ from bregopt.routes.entropy.interior_point import Barrier, EntropyPath
 from bregopt.routes.entropy.standard_form import StandardForm
 from bregopt.routes.progress import Monitor, Progress
 
-__all__ = ["Entropy", "least_eigenvalue", "revealed", "rows_alone"]
-
 _STEPS, _PROJECTIONS = 200, 60
 # Gap, relative to the tolerance, that the interior-point method aims at and goes no lower: without, and with
 # the option `central`. Pays on: correlation matrices nearest to one of rank one in relative entropy, n = 25.

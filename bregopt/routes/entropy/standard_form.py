@@ -42,8 +42,6 @@ from bregopt.program.matrix_entropies import EntropySum, LogDeterminant, on_rang
 from bregopt.program.rows import DenseRows
 from bregopt.records import dataclass, replace
 
-__all__ = ["Matrices", "StandardForm", "Term", "locals_at", "normals", "paid"]
-
 _NONE = np.zeros(0, dtype=np.intp)
 _HERMITIAN = 1e-14  # of the squared norm of a row: it has the form of a Hermitian matrix up to this
 _DEPENDENT = 1e-11  # size of an equality, relative to the largest, that depends on the others

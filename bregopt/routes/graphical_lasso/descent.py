@@ -38,8 +38,6 @@ from bregopt.routes.graphical_lasso.problem import (
     with_dual,
 )
 
-__all__ = ["DenseFace", "Descent", "Face", "NewtonModel", "SparseFace", "face_of"]
-
 # Proximal gradient steps on the model before a step on a face. With 3 the time is a twentieth longer.
 _GRADIENT_STEPS = 4
 # Least ratio of the proximal residual at which the model is minimized enough. From 0.3 to 0.6 the time is

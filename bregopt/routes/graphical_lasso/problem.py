@@ -28,20 +28,6 @@ from bregopt.program.program import divergence_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.routes.progress import Progress
 
-__all__ = [
-    "CITATION",
-    "LassoData",
-    "LassoPoint",
-    "LassoProgram",
-    "as_lasso",
-    "ascended",
-    "certify_lasso",
-    "clipped",
-    "lasso_certificate",
-    "square_of",
-    "with_dual",
-]
-
 CITATION = (
     "Friedman, Hastie, Tibshirani (2008), Sparse Inverse Covariance Estimation with the Graphical Lasso, "
     "Biostatistics 9; Hsieh, Sustik, Dhillon, Ravikumar (2014), QUIC: Quadratic Approximation for Sparse "

@@ -36,8 +36,6 @@ from bregopt.routes.graphical_lasso.problem import (
 )
 from bregopt.routes.progress import Progress, reason
 
-__all__ = ["LassoAnswer", "connected_parts", "neighborhood_estimate", "solve_lasso", "symmetric"]
-
 Restated = Callable[..., Certificate]  # of the arguments of `lasso_certificate`
 _SHARE = 0.9  # of the tolerance: the certificate in the units of the data rounds differently
 _REPEATS = 3  # the parts together may miss a tolerance that each of them meets

@@ -40,20 +40,6 @@ from bregopt.routes.ipm.schur import (
     split_by_cost,
 )
 
-__all__ = [
-    "SPARSE_ORDER",
-    "BlockSchur",
-    "GivenDifferences",
-    "Gram",
-    "RowAction",
-    "RowCurvature",
-    "derivative_activity",
-    "dual_hessian",
-    "has_gram",
-    "hessian_factor",
-    "hessian_product",
-]
-
 # Fraction of the rows below which the requested rows of the Schur matrix are extracted first.
 _SLICE_FRACTION = 0.7
 # Terms per order above which a full matrix product costs less than one inner product a term.

@@ -30,8 +30,6 @@ from bregopt.program import Bounds, Penalty
 from bregopt.program.bounds import relaxed_bounds
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["BoundEquations", "BoundState", "BoundStep", "FiniteBounds"]
-
 # Least first slack, relative to the larger of a bound and its activity.
 _LEAST_SLACK = 0.1
 # First activity, relative to the size of its terms, that counts as zero. A first slack relative to round-off

@@ -31,8 +31,6 @@ from bregopt.routes.ipm.linear_solvers import CG_STEPS, CG_TOL, bordered, conjug
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES
 
-__all__ = ["EntrySystem", "border_of"]
-
 # Entries of ``X`` up to which transforming the Gram matrix costs less than transforming all rows.
 # Pays on: triangles, n = 12.
 _TRANSFORMED_ENTRIES = 80

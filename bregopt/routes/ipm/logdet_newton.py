@@ -37,8 +37,6 @@ from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.start import first_iterate
 from bregopt.routes.progress import Followed, Method, Monitor, Progress
 
-__all__ = ["LogDetIterate", "LogDetProblem", "LogDeterminants", "Matrices", "logdet_newton"]
-
 Matrices = tuple[Array, ...]  # one for each block
 # Trials of ``nu`` for a first iterate of LogDet, each a tenth of the last.
 _CENTERING_TRIALS = 12

@@ -38,17 +38,6 @@ from bregopt.routes.ipm.linear_solvers import VariableMetric
 from bregopt.routes.ipm.plan import Plan, ScalingPoint
 from bregopt.routes.ipm.row_system import RowSystem
 
-__all__ = [
-    "ProductSchur",
-    "SparseFactor",
-    "SparseRowSystem",
-    "StackRows",
-    "StackTerms",
-    "TermSchur",
-    "fill_of",
-    "sparse_fill",
-]
-
 # Numbers that the formula for the Schur matrix of a stack may store (0.4 GB).
 _STACK_NUMBERS = 5e7
 # Products of entries of a stack that are computed at a time (2 MB).

@@ -42,8 +42,6 @@ from bregopt.routes.ipm.linear_solvers import (
 )
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step, System
 
-__all__ = ["PairedRows", "RowSystem", "RowsOfVariables", "system_for"]
-
 # Term of a nearly free variable, relative to a row's diagonal entry, above which the variable borders the
 # system. Its elimination would cancel digits.
 _BORDER_RATIO = 1e4

@@ -30,8 +30,6 @@ from bregopt.program import Program
 from bregopt.routes.ipm.cones import Cone, automorphism
 from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Step
 
-__all__ = ["MANY", "SOME", "ScaledRows", "scaled_work"]
-
 # Coordinates times the square of the number of rows up to which the factorization takes no longer than the
 # Schur matrix with its checks, up to which it takes the place of corrections for lost digits, and up to which
 # it follows a path that stalls.

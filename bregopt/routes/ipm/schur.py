@@ -24,16 +24,6 @@ from bregopt.linalg import dense, symmetrize
 from bregopt.program.rows import Coordinates
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "Congruences",
-    "DenseSchur",
-    "PlaceProducts",
-    "PlacedRows",
-    "block_of",
-    "lean_rows",
-    "split_by_cost",
-]
-
 # Rows are dense for the Schur matrix up to this many nanoseconds, and above this fraction of nonzeros.
 _CHEAP, _FULL = 1e5, 0.3
 # Fraction of nonzeros above which rows are multiplied as a dense matrix, near the ratio of `flop_cost` and

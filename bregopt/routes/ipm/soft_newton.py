@@ -27,8 +27,6 @@ from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint
 from bregopt.routes.ipm.row_system import system_for
 from bregopt.routes.progress import Method
 
-__all__ = ["SoftIterate", "SoftNewton"]
-
 # Rounds of multipliers for its first iterate. A round costs a factorization.
 _RESPONSE_ROUNDS = 4
 # The same if a Newton step costs far more than a round. So 3,000 distances at order 300 take two steps.

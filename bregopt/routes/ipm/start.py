@@ -22,8 +22,6 @@ from bregopt.program import Penalty, Program, Start, scale_of
 from bregopt.routes.ipm.engine import Engine, Iterate
 from bregopt.routes.ipm.plan import Plan
 
-__all__ = ["INNER_ERROR", "STEPS", "first_iterate", "strict_iterate", "warm_iterate"]
-
 # Gap and residuals at which an iterate is kept for proofs, which need a point inside the cones.
 INNER_ERROR = 1e-2
 # Limit on the steps along the central path if ``max_iter`` is None.

@@ -41,8 +41,6 @@ from bregopt.routes.matrix_generation.oracle import (
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.working_set import has_many_hinges
 
-__all__ = ["PSDBoost", "PSDBoostSettings", "balanced", "matrix_generation"]
-
 # Limit on the number of rounds where the option `max_iter` gives none.
 _DEFAULT_MAX_ITER = 5_000
 # Rounds of the linear master without progress after which the method stalls. Its gap may stay for many

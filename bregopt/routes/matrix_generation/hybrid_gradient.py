@@ -42,8 +42,6 @@ from bregopt.program.rows.base import SparseRows
 from bregopt.program.rows.low_rank import paired, products
 from bregopt.records import dataclass, replace
 
-__all__ = ["HybridGradient"]
-
 # Steps between two certificates.
 _STEPS = 100
 # Length of a step relative to the first one since the last restart, at which to restart: at once, and where

@@ -57,8 +57,6 @@ from bregopt.routes.linear_program import LinearProgram
 from bregopt.routes.matrix_generation.oracle import MatrixGenerationTuning, Reward
 from bregopt.routes.progress import Progress
 
-__all__ = ["LinearMaster", "Outcome", "SemidefiniteMaster", "State"]
-
 # Feasibility tolerance of HiGHS for a master scaled to size one. HiGHS takes 1e-10 or more.
 _SIMPLEX_TOL = 1e-9
 

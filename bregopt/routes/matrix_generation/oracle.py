@@ -32,8 +32,6 @@ from bregopt.program.rows import Rows
 from bregopt.records import dataclass
 from bregopt.routes.base import Tuning
 
-__all__ = ["Incumbent", "Leading", "MatrixGenerationTuning", "Reward", "balanced", "leading"]
-
 # Lanczos vectors for each requested eigenvector, besides ten.
 _LANCZOS_VECTORS = 2.5
 # Limit on the restarts of Lanczos's method. The estimates need not converge, as the bound is proven apart

@@ -49,13 +49,6 @@ from bregopt.routes.quasi_newton import Point, curve_of, preconditioner, quasi_n
 if TYPE_CHECKING:
     from bregopt.routes.projection.route import ProjectionTuning
 
-__all__ = [
-    "after_row_passes",
-    "cyclic_projection",
-    "dykstra_hildreth",
-    "new_multiplier",
-]
-
 # Limit on the cycles where the option `max_iter` gives none.
 _CYCLES = 20_000
 # The cyclic method certifies its point once more after the cycles so far, divided by this, at least after

@@ -46,8 +46,6 @@ from bregopt.routes.projection.dual_newton import (
     dual_newton,
 )
 
-__all__ = ["on_dual"]
-
 # Fraction of the step to the boundary that is taken, and length up to which a step is short.
 _STEP_FRACTION, _SHORT_STEP = 0.99, 0.3
 # Largest array of the interior point on the dual: two bounds a row, a number for each entry of ``X``.

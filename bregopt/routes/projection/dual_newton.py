@@ -47,13 +47,6 @@ from bregopt.routes.ipm.block_rows import (
 from bregopt.routes.ipm.linear_solvers import conjugate_gradients
 from bregopt.routes.progress import Method, Monitor, Progress
 
-__all__ = [
-    "BlockDual",
-    "block_duals",
-    "dual_newton",
-    "exponential_rows",
-]
-
 # Limit on the steps where the option `max_iter` gives none.
 STEPS = 500
 # Least change of the dual function in a line search, relative to the slope (Armijo), and the difference of

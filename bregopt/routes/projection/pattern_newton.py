@@ -33,8 +33,6 @@ from bregopt.rigorous import contradicts, recedes
 from bregopt.routes.ipm.logdet_newton import LogDetProblem
 from bregopt.routes.progress import Method, Monitor, Progress
 
-__all__ = ["FixedEntries", "Pattern", "fixed_entries", "newton_direction", "pattern_newton"]
-
 # Least change of the objective in a line search, relative to the slope (Armijo).
 _ARMIJO = 1e-4
 # Entries of a pattern up to which its Newton matrix is formed and factorized (``benchmarks/logdet.py

@@ -21,8 +21,6 @@ from bregopt.records import dataclass, replace
 from bregopt.routes import base
 from bregopt.routes.progress import Method, Monitor, Progress
 
-__all__ = ["proximal", "with_proximal_terms"]
-
 # First weight of the proximal term of a matrix without a divergence, relative to the divergences.
 _FIRST_WEIGHT = 0.1
 # Factor of that weight from step to step. With a small one Newton's method takes more steps.

@@ -35,8 +35,6 @@ from bregopt.routes.working_set import ActiveSet, WorkingSetTuning, on_working_s
 if TYPE_CHECKING:
     from bregopt.routes.graphical_lasso.problem import LassoProgram
 
-__all__ = ["Bregman", "BregmanSettings"]
-
 DEMPSTER = (
     "Dempster (1972), Covariance Selection, Biometrics 28; Dahl, Vandenberghe, Roychowdhury (2008), "
     "Covariance Selection for Nonchordal Graphs via Chordal Embedding, Optim. Methods Softw. 23"

@@ -55,13 +55,6 @@ from bregopt.program.stacks import (
     spectra_of,
 )
 
-__all__ = [
-    "certificates_at",
-    "logdet_newton_stack",
-    "point_at",
-    "solve_stack",
-]
-
 _LIMIT = 500  # of the steps where the option `max_iter` gives none
 _ARMIJO, _NOISE = 1e-4, 1e-13  # least rise in a line search relative to the slope, and its round-off
 _SHORTEST_NEWTON_STEP, _SHORTEST_STEP = 1e-3, 1e-12  # along Newton's direction; along the scaled gradient

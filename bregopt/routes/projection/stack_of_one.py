@@ -20,8 +20,6 @@ from bregopt.program.stacks import STACKED, EntryStack
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.projection.stack_newton import certificates_at, point_at, solve_stack
 
-__all__ = ["CITATIONS", "KULIS", "QI_SUN", "EntryProgram", "solved_as_stack"]
-
 KULIS = "Kulis, Sustik, Dhillon (2009), Low-Rank Kernel Learning with Bregman Matrix Divergences, JMLR 10"
 QI_SUN = (
     "Qi, Sun (2006), A Quadratically Convergent Newton Method for Computing the Nearest Correlation Matrix, "

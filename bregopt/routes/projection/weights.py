@@ -21,8 +21,6 @@ from bregopt.presolve.squares import with_squares
 from bregopt.program import LinearMap, Penalty, Program
 from bregopt.records import dataclass, replace
 
-__all__ = ["Response", "ScaledNearness", "ScaledRows", "scaled_nearness", "squares_as_rows"]
-
 # Steps of the scaling to equal row means of the weights (Sinkhorn and Knopp).
 _SINKHORN_STEPS = 60
 # Weight added to all weights for that scaling, relative to the mean weight. Zero weights may prevent equal

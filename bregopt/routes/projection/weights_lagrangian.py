@@ -43,11 +43,6 @@ from bregopt.routes.projection.weights import Response, ScaledNearness, scaled_n
 if TYPE_CHECKING:
     from bregopt.routes.projection.route import ProjectionTuning
 
-__all__ = [
-    "AugmentedLagrangian",
-    "weighted_frobenius",
-]
-
 # Limit on the Newton steps where the option `max_iter` gives none, and on those of the last phase.
 _STEPS = 2_000
 # Limit on the steps of each method before the other one takes over.

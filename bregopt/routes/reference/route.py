@@ -29,8 +29,6 @@ from bregopt.routes.base import Capabilities, Tuning, behind
 from bregopt.routes.progress import Progress, reason
 from bregopt.routes.reference.translate import Translation, as_declared, joined
 
-__all__ = ["Backend", "Reference", "ReferenceSettings", "ReferenceTuning"]
-
 # Arguments of cvxpy.Problem.solve itself; all others go to the backend.
 _CVXPY_OPTIONS = {"method", "solver", "solver_path", "verbose", "warm_start", "gp", "qcp", "requires_grad"}
 _CVXPY_OPTIONS |= {"enforce_dpp", "ignore_dpp", "canon_backend"}

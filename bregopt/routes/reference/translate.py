@@ -24,8 +24,6 @@ from bregopt.program.program import divergence_of
 from bregopt.program.rows import placed_coordinates
 from bregopt.records import dataclass
 
-__all__ = ["Translation", "as_declared", "joined"]
-
 _COMPARE = {"==": operator.eq, ">=": operator.ge, "<=": operator.le}
 # CVXPY's Lagrangian of a minimization has v'(a - b) for == and <= and v'(b - a) for >=; ours has y'(b - a).
 _DUAL_SIGN = {"==": -1.0, ">=": 1.0, "<=": -1.0}
