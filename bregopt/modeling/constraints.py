@@ -10,7 +10,7 @@ Of constraints with too many rows to write down, a function yields those that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -243,18 +243,6 @@ class MatrixInequality(Named):
         return f"MatrixInequality({self.title}, order={self.n})"
 
 
-@dataclass(frozen=True, eq=False)
-class InequalityRows:
-    """Matrices that are new, the rows that equate them, and the matrix of each inequality."""
-
-    matrices: tuple[Any, ...]
-    rows: tuple[Constraint, ...]
-    of: tuple[Any, ...]
-
-
-_NONE = InequalityRows((), (), ())
-
-
 def matrix_inequality(left: Affine, right: Affine, label: str) -> MatrixInequality:
     """Return the constraint that ``left - right`` is positive semidefinite.
 
@@ -282,44 +270,8 @@ def matrix_inequality(left: Affine, right: Affine, label: str) -> MatrixInequali
     return inequality
 
 
-def rows_of_inequalities(inequalities: Sequence[MatrixInequality], new: Any) -> InequalityRows:
-    """Return inequalities as matrices and rows.
-
-    Parameters
-    ----------
-    inequalities : sequence of MatrixInequality
-    new : function
-        Returns a new psd variable of an order and a name.
-    """
-    if not inequalities:
-        return _NONE
-    matrices, rows, of = [], [], []
-    for number, inequality in enumerate(inequalities):
-        Z = inequality.own
-        if Z is None:
-            Z = new(inequality.n, name=f"slack {number} of {inequality.label}")
-            matrices.append(Z)
-            rows.append(_equated(inequality, Z))
-        of.append(Z)
-    return InequalityRows(tuple(matrices), tuple(rows), tuple(of))
-
-
 def _is_zero(e: Affine) -> bool:
     return e.is_constant and not e.parameters and not e.constant.any()
-
-
-def _equated(inequality: MatrixInequality, Z: Any) -> Constraint:
-    """Return the rows ``F - Z = 0`` of the entries on and above the diagonal."""
-    n = inequality.n
-    i, j = np.triu_indices(n)
-    m = len(i)
-    upper = inequality.body.taken(i * n + j, (m,), inequality.label)
-    bound = upper.constant_part().times(-1.0)
-    body = upper.variable_part()
-    own = Affine((m,), np.zeros(m), {Z: Entries(n, i, j, -np.ones(m))}, label=inequality.label)
-    rows = Constraint(body.plus(own), bound, bound, "==")
-    rows.source = inequality
-    return rows
 
 
 def multiplier_of_cone(program: Program, b: int, X: Any, y: Array, S: Array | None) -> Array:

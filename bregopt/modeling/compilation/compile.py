@@ -38,7 +38,6 @@ from bregopt.modeling.constraints import (
     Constraint,
     MatrixInequality,
     SecondOrderConstraint,
-    rows_of_inequalities,
 )
 from bregopt.modeling.convex.atom import Atom, ConvexPart, DivergenceTerm, Row, leaves, replaced
 from bregopt.modeling.convex.eigenvalues import EigenvalueBound, LogDet, started_from_cost
@@ -48,7 +47,7 @@ from bregopt.modeling.variables import PSD, Parameter, Variable
 from bregopt.program import NO_CONES, Block, Bounds, LinearMap, Program, SecondOrderCones, Term
 from bregopt.program.convex_terms import ConvexTerm
 from bregopt.program.matrix_entropies import on_ranges
-from bregopt.program.rows import Rows, storage
+from bregopt.program.rows import Entries, Rows, storage
 from bregopt.records import Text, dataclass, replace
 
 _SAMPLES = 3  # random values of an argument, in all of which a direction vanishes only if it always does
@@ -239,8 +238,8 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         own_variables = tuple(u for u in variables if u in own)
         matrices = (*own_matrices, *(X for X in matrices if X not in own))
         variables = (*own_variables, *(u for u in variables if u not in own))
-    in_matrices = rows_of_inequalities(inequalities, PSD)
-    matrices = (*matrices, *in_matrices.matrices)
+    new_matrices, rows_of_matrices, matrix_of = _rows_of_inequalities(inequalities)
+    matrices = (*matrices, *new_matrices)
     if not matrices and not parts:
         raise ValueError(
             "the problem has no bo.PSD variable and no matrix inequality; for problems without one use CVXPY "
@@ -248,9 +247,9 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         )
     _check_names(matrices, variables)
     constraints, lowest = _without_domains(constraints, variables)
-    in_cones = _rows_of_cones(variables, lowest, cones)
-    constraints += [*in_matrices.rows, *in_cones.rows, *penalties]
-    variables = (*variables, *in_cones.variables)
+    in_cones, new_variables, rows_of_cones = _rows_of_cones(variables, lowest, cones)
+    constraints += [*rows_of_matrices, *rows_of_cones, *penalties]
+    variables = (*variables, *new_variables)
     placed = tuple(sliced(constraints))
     m = placed[-1][1].stop if placed else 0
     lower = upper = _bounds_of_side(parameters, placed, m, "lower", -np.inf)
@@ -266,12 +265,12 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         B=_variable_map(variables, placed, m),
         bounds=Bounds.of_hard_rows(lower.constant, upper.constant),
         c=_variable_cost(variables, goal),
-        u_lo=np.concatenate([np.zeros(0), *lowest, *[u.lower for u in in_cones.variables]]),
+        u_lo=np.concatenate([np.zeros(0), *lowest, *[u.lower for u in new_variables]]),
         u_hi=np.concatenate([np.zeros(0), *[u.upper for u in variables]]),
         labels=tuple(labels),
         columns=tuple([(u.name, u.size) for u in variables]),
         maximize=objective.sign < 0,
-        cones=in_cones.cones,
+        cones=in_cones,
     )
     constant = objective.expression.affine.constant_part()
     return Compiled(
@@ -280,7 +279,7 @@ def compile_problem(objective: Minimize, declared: Sequence[Declared]) -> Compil
         parameters,
         placed,
         tuple(cones),
-        tuple(zip(inequalities, map(number.__getitem__, in_matrices.of), strict=True)),
+        tuple(zip(inequalities, map(number.__getitem__, matrix_of), strict=True)),
         tuple(caps),
         tuple(shares),
         goal,
@@ -510,21 +509,28 @@ def _check_names(*groups: Iterable[Any]) -> None:
         names.add(item.name)
 
 
-@dataclass(frozen=True, eq=False)
-class ConeRows:
-    """The cones, the variables that are new, and the rows that equate them with affine elements."""
-
-    cones: SecondOrderCones
-    variables: tuple[Variable, ...]
-    rows: tuple[Constraint, ...]
+def _rows_of_inequalities(
+    inequalities: Sequence[MatrixInequality],
+) -> tuple[list[PSD], list[Constraint], list[PSD]]:
+    """Return new matrices, the rows that equate them with inequalities, and the matrix of each inequality."""
+    matrices, rows, of = [], [], []
+    for number, inequality in enumerate(inequalities):
+        Z, n = inequality.own, inequality.n
+        if Z is None:
+            Z = PSD(n, name=f"slack {number} of {inequality.label}")
+            i, j = np.triu_indices(n)
+            matrices.append(Z)
+            rows.append(_equated(inequality, i * n + j, {Z: Entries(n, i, j, -np.ones(len(i)))}, {}))
+        of.append(Z)
+    return matrices, rows, of
 
 
 def _rows_of_cones(
     given: Sequence[Variable], lowest: Sequence[Array], constraints: Sequence[SecondOrderConstraint]
-) -> ConeRows:
-    """Return second-order constraints as cones of the `given` variables and of new ones after them."""
+) -> tuple[SecondOrderCones, list[Variable], list[Constraint]]:
+    """Return cones of the `given` variables and of new ones after them, the new ones, and their rows."""
     if not constraints:
-        return ConeRows(NO_CONES, (), ())
+        return NO_CONES, [], []
     ends = np.cumsum([0, *(u.size for u in given)])
     first = dict(zip(given, ends.tolist(), strict=False))
     unbounded = (np.isinf(lower) & np.isinf(u.upper) for u, lower in zip(given, lowest, strict=True))
@@ -536,12 +542,13 @@ def _rows_of_cones(
         left = np.flatnonzero(members < 0)
         if len(left):
             variables.append(Variable(len(left), name=f"cone {number} of {constraint.label}"))
-            rows.append(_equated(constraint, left, variables[-1]))
+            minus = sp.csr_array((-np.ones(len(left)), np.arange(len(left)), np.arange(len(left) + 1)))
+            rows.append(_equated(constraint, left, {}, {variables[-1]: minus}))
             members[left] = count + np.arange(len(left))
             count += len(left)
         index.append(members)
     dimensions = np.concatenate([constraint.dimensions for constraint in constraints])
-    return ConeRows(SecondOrderCones(np.concatenate(index), dimensions), tuple(variables), tuple(rows))
+    return SecondOrderCones(np.concatenate(index), dimensions), variables, rows
 
 
 def _own_variables(body: Affine, first: dict[Variable, int], free: Mask) -> IntArray:
@@ -565,14 +572,13 @@ def _own_variables(body: Affine, first: dict[Variable, int], free: Mask) -> IntA
     return np.where(once, members, -1)
 
 
-def _equated(constraint: SecondOrderConstraint, left: IntArray, u: Variable) -> Constraint:
-    """Return the rows that equate some elements of a constraint's vectors with a new variable."""
-    part = constraint.body.taken(left, (len(left),), constraint.label)
-    bound: Affine = part.constant_part().times(-1.0)
-    own = part.variable_part()
-    n = len(left)
-    minus = sp.csr_array((-np.ones(n), np.arange(n), np.arange(n + 1)), (n, n))
-    body = replace(own, variables={**own.variables, u: minus})
+def _equated(
+    source: MatrixInequality | SecondOrderConstraint, which: IntArray, psd: Any, variables: Any
+) -> Constraint:
+    """Return the rows that add new operands to some elements of a body, with the sum zero."""
+    part = source.body.taken(which, (len(which),), source.label)
+    bound, own = part.constant_part().times(-1.0), part.variable_part()
+    body = replace(own, psd=own.psd | psd, variables=own.variables | variables)
     rows = Constraint(body, bound, bound, "==")
-    rows.source = constraint
+    rows.source = source
     return rows
