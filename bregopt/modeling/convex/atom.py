@@ -95,6 +95,10 @@ class Atom(ABC):
         Whether it is convex; otherwise it is concave.
     objective_only : bool
         Whether it has no epigraph.
+    rises, even : bool
+        Whether it is nondecreasing in all arguments, or in their absolute values.
+    paid_as : (sense, kind) or None
+        Of the soft rows with zero that it is in an objective, element by element.
     arguments : tuple of Operand
     shape : tuple of int
     sign : int
@@ -106,6 +110,9 @@ class Atom(ABC):
     name: ClassVar[str]
     convex: ClassVar[bool] = True
     objective_only: ClassVar[bool] = False
+    rises: ClassVar[bool] = False
+    even: ClassVar[bool] = False
+    paid_as: ClassVar[tuple[str, str] | None] = None
     sign: int = 0
     divergence: str | None = None
 
@@ -133,7 +140,7 @@ class Atom(ABC):
 
     def monotonicity(self) -> tuple[int, ...]:
         """Return for each argument 1 if the atom is nondecreasing in it, -1 if nonincreasing, otherwise 0."""
-        return (0,) * len(self.arguments)
+        return tuple(sign_of(a) if self.even else int(self.rises) for a in self.arguments)
 
     def leaves(self) -> Iterable[Any]:
         """Yield the variables and matrix variables that occur in the arguments."""
@@ -156,7 +163,10 @@ class Atom(ABC):
 
         None takes the epigraph. The sign of the weights makes the term convex, and arguments are affine.
         """
-        return None
+        if self.paid_as is None:
+            return None
+        (x,), (sense, kind) = arguments, self.paid_as
+        return Parts([soft_rows(x, sense, np.abs(weights) * np.ones(x.size), parameter, kind)])
 
     @staticmethod
     def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:

@@ -13,7 +13,7 @@ from bregopt.arrays import Array
 from bregopt.errors import UnsupportedProblemError
 from bregopt.modeling.complex_expressions import ComplexForms, is_hermitian, vanishing_parts
 from bregopt.modeling.constraints import SecondOrderConstraint
-from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows
+from bregopt.modeling.convex.atom import Atom, Row, distinct, sign_of
 from bregopt.modeling.convex.expression import (
     CurvedExpression,
     Term,
@@ -30,10 +30,7 @@ __all__ = ["abs", "log", "max", "maximum", "min", "minimum", "pos", "square"]
 class Abs(Atom):
     """``|x|``."""
 
-    name, sign = "abs", 1
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (sign_of(self.arguments[0]),)
+    name, sign, even, paid_as = "abs", 1, True, ("==", "hinge")
 
     def numbers(self, *values: Array) -> Any:
         return np.abs(values[0])
@@ -41,9 +38,6 @@ class Abs(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         (x,) = arguments
         return [x <= t, -x <= t]
-
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        return Parts([soft_rows(arguments[0], "==", weights, parameter, "hinge")])
 
 
 class Modulus(Atom):
@@ -81,10 +75,7 @@ class Modulus(Atom):
 class Pos(Atom):
     """``max(x, 0)``."""
 
-    name, sign = "pos", 1
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (1,)
+    name, sign, rises, paid_as = "pos", 1, True, ("<=", "hinge")
 
     def numbers(self, *values: Array) -> Any:
         return np.maximum(values[0], 0.0)
@@ -92,17 +83,11 @@ class Pos(Atom):
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         return [arguments[0] <= t, t >= 0]
 
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        return Parts([soft_rows(arguments[0], "<=", weights, parameter, "hinge")])
-
 
 class Square(Atom):
     """``x^2``: ``(t + 1) / 2`` is the norm of ``((t - 1) / 2, x)``, or more."""
 
-    name, sign = "square", 1
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (sign_of(self.arguments[0]),)
+    name, sign, even, paid_as = "square", 1, True, ("==", "square")
 
     def numbers(self, *values: Array) -> Any:
         return np.square(values[0])
@@ -114,17 +99,11 @@ class Square(Atom):
         body = vectors.taken(by_element, (3 * n,), self.label)
         return [SecondOrderConstraint(body, np.full(n, 3), self.label, np.zeros(3 * n))]
 
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        return Parts([soft_rows(arguments[0], "==", weights, parameter, "square")])
-
 
 class Log(Atom):
     """``log x``; in an objective it is a row that pays ``-gamma log x``."""
 
-    name, convex = "log", False
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (1,)
+    name, convex, rises, paid_as = "log", False, True, (">=", "log")
 
     def numbers(self, *values: Array) -> Any:
         x = np.asarray(values[0], dtype=float)
@@ -136,17 +115,11 @@ class Log(Atom):
             "as a term of an objective that is maximized. A bound log(x) >= c is the row x >= exp(c)"
         )
 
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        return Parts([soft_rows(arguments[0], ">=", -weights, parameter, "log")])
-
 
 class Maximum(Atom):
     """The largest of several expressions, elementwise."""
 
-    name = "maximum"
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (1,) * len(self.arguments)
+    name, rises = "maximum", True
 
     def numbers(self, *values: Array) -> Any:
         return reduce(np.maximum, values)
@@ -326,15 +299,12 @@ def _largest(kind: type[Maximum], given: tuple[Any, ...]) -> CurvedExpression:
 class Max(Atom):
     """The largest element."""
 
-    name = "max"
+    name, rises = "max", True
 
     @property
     def sign(self) -> int:  # type: ignore[override]
         """The sign of the elements."""
         return sign_of(self.arguments[0])
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (1,)
 
     def numbers(self, *values: Array) -> Any:
         return float(np.max(values[0]))

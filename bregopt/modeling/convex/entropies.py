@@ -77,7 +77,7 @@ class ConvexAtom(Atom):
         self.function, self._text, self.sign = function, text, sign
         self._positive = positive
         self.convex = convex  # type: ignore[misc]
-        self._rises = rises
+        self.rises = rises  # type: ignore[misc]
         super().__init__(*arguments, shape=shape)
 
     @property
@@ -89,10 +89,6 @@ class ConvexAtom(Atom):
     def label(self) -> str:
         """The atom and its arguments in messages."""
         return self._text
-
-    def monotonicity(self) -> tuple[int, ...]:
-        """Return 1 for each argument if the atom is nondecreasing, otherwise 0."""
-        return (int(self._rises),) * len(self.arguments)
 
     def numbers(self, *values: Array) -> Any:
         """Return the value at numerical arguments."""

@@ -10,7 +10,7 @@ import numpy as np
 from bregopt.arrays import TINY, Array
 from bregopt.modeling.complex_expressions import ComplexForms
 from bregopt.modeling.constraints import SecondOrderConstraint
-from bregopt.modeling.convex.atom import Atom, Parts, Row, distinct, sign_of, soft_rows, svec
+from bregopt.modeling.convex.atom import Atom, Row, distinct, sign_of, svec
 from bregopt.modeling.convex.elementwise import abs as modulus
 from bregopt.modeling.convex.elementwise import max as largest
 from bregopt.modeling.convex.expression import (
@@ -26,19 +26,10 @@ from bregopt.program.bounds import boost_factor
 __all__ = ["norm1", "norm2", "norm_inf", "quad_over_lin", "sum_squares"]
 
 
-class _Norm(Atom):
-    """A norm that does not depend on the signs of the elements."""
-
-    sign = 1
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (sign_of(self.arguments[0]),)
-
-
-class Norm2(_Norm):
+class Norm2(Atom):
     """The Euclidean norm."""
 
-    name = "norm2"
+    name, sign, even = "norm2", 1, True
 
     def numbers(self, *values: Array) -> Any:
         return float(np.linalg.norm(values[0].ravel()))
@@ -54,10 +45,10 @@ class Norm2(_Norm):
         return _cone(bound, x if factors[0] == 1 else x.times(factors[0]), label, 1.0)
 
 
-class Norm1(_Norm):
+class Norm1(Atom):
     """The sum of absolute values."""
 
-    name = "norm1"
+    name, sign, even, paid_as = "norm1", 1, True, ("==", "hinge")
 
     def numbers(self, *values: Array) -> Any:
         return float(np.abs(values[0]).sum())
@@ -67,15 +58,11 @@ class Norm1(_Norm):
         s = Variable(x.size)
         return [x <= s, -x <= s, (s * count).summed() <= t]
 
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        (x,) = arguments
-        return Parts([soft_rows(x, "==", np.full(x.size, weights[0]), parameter, "hinge")])
 
-
-class NormInf(_Norm):
+class NormInf(Atom):
     """The largest absolute value."""
 
-    name = "norm_inf"
+    name, sign, even = "norm_inf", 1, True
 
     def numbers(self, *values: Array) -> Any:
         return float(np.abs(values[0]).max())
@@ -167,20 +154,13 @@ def _cone(t: Expression, x: Expression, label: str, rate: float) -> SecondOrderC
 class SumSquares(Atom):
     """The sum of squares of all elements."""
 
-    name, sign = "sum_squares", 1
-
-    def monotonicity(self) -> tuple[int, ...]:
-        return (sign_of(self.arguments[0]),)
+    name, sign, even, paid_as = "sum_squares", 1, True, ("==", "square")
 
     def numbers(self, *values: Array) -> Any:
         return float(np.sum(np.square(values[0])))
 
     def epigraph(self, t: Expression, *arguments: Expression) -> Iterable[Row]:
         return [_ratio(arguments[0], as_expression(1.0), t, self.label)]
-
-    def paid(self, weights: Array, parameter: Expression | None, *arguments: Any) -> Parts | None:
-        (x,) = arguments
-        return Parts([soft_rows(x, "==", np.full(x.size, weights[0]), parameter, "square")])
 
     @staticmethod
     def bound(factors: Sequence[float], atoms: Sequence[Any], bound: Expression, label: str) -> Any:
