@@ -124,7 +124,8 @@ class ParameterSlope:
 
 
 # A variable dominates a row if it changes it this much more, relative to the matrices, than another row.
-_FAR_MORE = 1e3
+# Coefficients are round-off below the second number, relative to their row.
+_FAR_MORE, _NOISE = 1e3, 1e-14
 
 
 # Properties of a program that depend on the coefficients of its rows, and on which variables are in cones.
@@ -331,11 +332,15 @@ class Program(PickledWithoutCache):
     def _matrix_norms(self) -> Array:
         """``||A_k||``, zero where a variable dominates the row, as the rows without such variables show.
 
-        A nearly vanishing coefficient of ``X`` does not measure the variables beside it.
+        A nearly vanishing coefficient of ``X`` does not measure the variables beside it, nor does one of a
+        variable that is round-off in its row.
         """
-        norms, at = self.A.norms(), self.B.data.nonzero()[0]
-        row, column, dominated = self._row_of_coefficient[at], self.B.indices[at], np.zeros(self.m, bool)
-        share = np.divide(np.abs(self.B.data[at]), norms[row], np.full(len(at), np.inf), where=norms[row] > 0)
+        row, column, data = self._row_of_coefficient, self.B.indices, np.abs(self.B.data)
+        clear, measured = data > _NOISE * self.row_sizes[row], np.zeros(self.k, bool)
+        measured[column[clear]] = True
+        at = (clear | ~measured[column] & (data > 0)).nonzero()[0]
+        norms, row, column, dominated = self.A.norms(), row[at], column[at], np.zeros(self.m, bool)
+        share = np.divide(data[at], norms[row], np.full(len(at), np.inf), where=norms[row] > 0)
         for _ in range(2):  # at first in all rows
             least = np.full(self.k, np.inf)
             np.minimum.at(least, column, np.where(dominated[row], np.inf, share))

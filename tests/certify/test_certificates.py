@@ -210,6 +210,21 @@ def test_a_coefficient_that_nearly_vanishes_measures_no_variables(least, size, u
     assert program.row_units[:3] == pytest.approx(units)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_coefficients_of_round_off_measure_no_variables(unit):
+    """A sine of pi is 1e-16: a beam pattern has such coefficients beside others of its variables."""
+    X, s = bo.PSD(3), bo.Variable(2)
+    programs = []
+    for noise in (0.0, 1e-16):
+        rows = [X[0, 0] - unit * bo.sum(s) == 0, X[0, 1] - unit * (noise * s[0] + s[1]) == 0, bo.sum(s) == 1]
+        programs.append(bo.Problem(bo.Minimize(bo.trace(X)), [*rows, s >= 0]).program())
+    clean, noisy = programs
+    assert noisy.B.nnz == clean.B.nnz + 1
+    assert noisy.bound_scale == clean.bound_scale == pytest.approx(unit)
+    assert np.array_equal(noisy.column_sizes, clean.column_sizes)
+    assert np.array_equal(noisy.row_units, clean.row_units)
+
+
 @pytest.mark.parametrize("solver", ["path", "cvxpy"])
 def test_costs_of_variables_far_from_the_matrices_count(solver):
     """Each hinge has two more variables, as in CVXPY, in units of a million."""
