@@ -162,16 +162,23 @@ class Pivots(NamedTuple):
 def pivots_of(conic: Conic) -> Pivots:
     """Return rows of second-order cones and matrices, and for each a variable that is in no other of them.
 
-    First come variables that are the only one in such a row, in that of a matrix if they are in several.
-    Then, in rows without such a variable, come variables that occur in no other such row.
+    First come variables that are the only one in such a row, of several in that of the matrix with most such
+    rows: one matrix, not another that it is in, shows the faces that rows of entries imply. Then, in rows
+    without such a variable, come variables that occur in no other such row.
     """
     A, first_curved = conic.A, conic.A.indptr[conic.linear]
     column, entry = A.indices[first_curved:], A.data[first_curved:]
     start = A.indptr[conic.linear :] - first_curved
     count, columns = np.diff(start), A.shape[1]
     row = np.repeat(np.arange(len(count)), count)
-    single = start[np.flatnonzero(count == 1)[::-1]]  # the rows of matrices come last
-    single = single[_once_in_cone(conic, row, column)[single]]
+    sizes = np.array([*conic.soc, *(n * (n + 1) // 2 for n in conic.orders)], dtype=np.intp)
+    cone = np.repeat(np.arange(len(sizes)), sizes)
+    single = start[np.flatnonzero(count == 1)[::-1]]
+    single = single[_once_in_cone(cone[row] * columns + column)[single]]
+    own = cone[row[single]]
+    share = np.bincount(own, minlength=len(sizes)) / sizes
+    share[: len(conic.soc)] -= 1  # after the matrices
+    single = single[np.argsort(-share[own], kind="stable")]
     alone, first = np.unique(column[single], return_index=True)
     taken = np.zeros(columns, dtype=bool)
     taken[alone] = True
@@ -183,14 +190,12 @@ def pivots_of(conic: Conic) -> Pivots:
     return Pivots(row[chosen] + conic.linear, column[chosen], entry[chosen])
 
 
-def _once_in_cone(conic: Conic, row: IntArray, column: IntArray) -> Mask:
-    """Whether each variable of the rows of cones occurs in the cone of that row once.
+def _once_in_cone(variable: IntArray) -> Mask:
+    """Whether each variable, numbered anew in each cone, occurs once in its cone.
 
     One that occurs more often, such as ``t`` in ``t I``, is one of a matrix inequality in few variables.
     """
-    sizes = [*conic.soc, *(n * (n + 1) // 2 for n in conic.orders)]
-    cone = np.repeat(np.arange(len(sizes)), sizes)[row]
-    _, pair, count = np.unique(cone * conic.A.shape[1] + column, return_inverse=True, return_counts=True)
+    _, pair, count = np.unique(variable, return_inverse=True, return_counts=True)
     once: Mask = count[np.ravel(pair)] == 1
     return once
 
