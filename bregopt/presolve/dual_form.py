@@ -33,6 +33,7 @@ from bregopt.linalg import columns_at, csr_of, root_of, rows_at
 from bregopt.presolve import Reduced, Tolerances
 from bregopt.presolve.exposures import exposures_of
 from bregopt.presolve.svec import ENTRY_NOISE, Svec, sparse_svec, svec_map, without_round_off
+from bregopt.presolve.variables import Substituted, defined_variables
 from bregopt.program import (
     Answer,
     Block,
@@ -74,12 +75,15 @@ class Dualized(Reduced):
         and cones of the variables `held`.
     held : int array
         The variables in a box, then those in second-order cones.
+    defined : Substituted, optional
+        The multipliers of the rows that define variables of cones, given by those of the cones.
     """
 
     form: MatrixInequalities
     used: IntArray
     multiplied: IntArray
     held: IntArray
+    defined: Substituted | None = None
     rescales: ClassVar[bool] = True
 
     @property
@@ -95,13 +99,17 @@ class Dualized(Reduced):
         Z = form.matrices(form.prices - form.rows.T @ start.y)
         X = form.entries(start.X) if start.X else form.F_0
         v = np.concatenate([start.u, X[form.others]])
-        own = self.program.cones.clipped(np.clip(own, self.program.u_lo, self.program.u_hi))
-        y = self.program.bounds.response(self.program.B @ own)  # of the squares, after the equalities
+        dual = self.program if self.defined is None else self.defined.whole
+        own = dual.cones.clipped(np.clip(own, dual.u_lo, dual.u_hi))
+        y = dual.bounds.response(dual.B @ own)  # of the squares, after the equalities
         y[: len(self.used)] = v[self.used]
-        return Start(Z if start.X else (), own, y)
+        found = Start(Z if start.X else (), own, y)
+        return found if self.defined is None else self.defined.shrink(found)
 
     def restore(self, answer: Answer) -> Answer:
         form, whole = self.form, self.whole
+        if self.defined is not None:
+            answer = self.defined.restore(answer)
         if answer.stop is StopReason.UNBOUNDED:
             y = form.multipliers(form.entries(answer.X), self._multipliers(answer.u), 0 * form.prices)
             return Answer.without_point(whole, y, StopReason.INFEASIBLE, answer.iterations)
@@ -129,12 +137,32 @@ def dual_form(program: Program, tolerances: Tolerances) -> Dualized | None:
     work = newton_work(program)
     most = _DUAL_PAYS * work
     entire = work < _SPLITTING_PAYS
-    form = matrix_inequalities(_with_objective(program), largest=math.cbrt(3 * most), entire=entire)
-    found = None if form is None else _dual(program, form)
+    largest = math.cbrt(3 * most) + _in_rows_of_their_own(program)
+    form = matrix_inequalities(_with_objective(program), largest, entire=entire)
+    found = None if form is None else _without_defined(_dual(program, form), tolerances)
     if found is None or newton_work(found.program) >= most:
         return None
     much = newton_work(found.program) < _DUAL_PAYS_ON_FACES * work
     return found if much or not exposures_of(program) else None
+
+
+def _in_rows_of_their_own(program: Program) -> int:
+    """Return the number of variables in second-order cones that an equality, and no other row, may define."""
+    cones = program.cones
+    if not cones.count:
+        return 0
+    once = np.bincount(program.B.indices, minlength=program.k)[cones.index] == 1
+    return min(int(np.count_nonzero(once)), int(np.count_nonzero(program.bounds.equal)))
+
+
+def _without_defined(dual: Dualized | None, tolerances: Tolerances) -> Dualized | None:
+    """Return the dual without the multipliers of rows that define variables of cones: ``y = c - s``."""
+    if dual is None or not dual.whole.cones.count:
+        return dual
+    defined = defined_variables(dual.program, tolerances)
+    if defined is None or defined.contradiction() is not None:
+        return dual
+    return replace(dual, program=defined.program, defined=defined)
 
 
 def dual_of(program: Program) -> Dualized | None:

@@ -20,6 +20,7 @@ A matrix with given directions in its null space is on a face of the psd cone, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -39,6 +40,8 @@ Subset = IntArray | slice
 _HINGE, _LOG = int(Penalty.HINGE), int(Penalty.LOG)
 
 
+_SPLITTER = 2.0**27 + 1  # of a double into two halves of its digits
+_LARGEST_ROOT = 1e150  # of a sum of squares that does not overflow
 _DISTANCE = 0.25  # an optimal distance from a point, relative to the point's norm
 
 
@@ -313,6 +316,18 @@ class Bounds(PickledWithoutCache):
         return tuple((kind, span((self.kind == int(kind)).nonzero()[0])) for kind in self.penalties)
 
 
+def _square(x: Array) -> tuple[Array, Array]:
+    """Return the squares of numbers and their rounding errors, which are doubles (Dekker 1971).
+
+    The error is as exact as the square: neither may overflow nor underflow.
+    """
+    high = _SPLITTER * x
+    high -= high - x
+    low, square = x - high, x * x
+    error: Array = ((high * high - square) + 2 * high * low) + low * low
+    return square, error
+
+
 @dataclass(frozen=True, eq=False)
 class SecondOrderCones(PickledWithoutCache):
     """The second-order cones that disjoint groups of variables are in.
@@ -410,13 +425,17 @@ class SecondOrderCones(PickledWithoutCache):
         Large vectors on the boundary may be outside by less than the round-off of ``t - ||v||``. There the
         squares are subtracted exactly.
         """
-        from fractions import Fraction
-
         least, axis = self.least_eigenvalues(x), x[self.starts]
-        on_boundary = (axis > 0) & (np.abs(least) <= 4 * EPS * self.dimensions * axis)
-        for k in on_boundary.nonzero()[0]:
-            t, *v = map(Fraction, x[self.starts[k] :][: self.dimensions[k]].tolist())
-            least[k] = float((t * t - sum(entry * entry for entry in v)) / (2 * t))
+        on_boundary = (
+            (axis > 0) & (axis < _LARGEST_ROOT) & (np.abs(least) <= 4 * EPS * self.dimensions * axis)
+        )
+        if on_boundary.any():
+            square, error = _square(np.where(np.abs(x) < 2 * _LARGEST_ROOT, x, 0.0))
+            terms = np.column_stack([square, error])
+            terms *= self.J[:, None]
+            for k in on_boundary.nonzero()[0]:
+                own = terms[self.starts[k] :][: self.dimensions[k]]
+                least[k] = math.fsum(own.ravel().tolist()) / (2 * axis[k])
         return np.maximum(-least, 0.0)
 
     def determinants(self, x: Array) -> Array:

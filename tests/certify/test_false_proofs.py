@@ -515,6 +515,7 @@ def test_large_vectors_on_the_boundary_of_a_cone_are_no_proof(t):
     cones = SecondOrderCones.of([np.arange(3)])
     assert cones.outside(np.array([t, t, 1.0])) == pytest.approx(1 / (2 * t), rel=1e-6)
     assert not cones.outside(np.array([5 * t, 3 * t, 4 * t])).any()
+    assert not cones.outside(np.array([1e200, 1e200, 0.0])).any()  # its squares overflow
 
 
 def test_large_multipliers_do_not_hide_a_matrix_of_the_usual_size():

@@ -332,6 +332,25 @@ def test_squares_have_rows_in_the_dual(end):
         assert sign * solution.value == pytest.approx(value if end == "lo" else 0, rel=1e-6, abs=1e-7)
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_variables_of_cones_need_no_rows_in_the_dual(scale, hook, rng):
+    """The largest ``g'x`` in a ball, inside wider balls and a matrix inequality: at the end of a radius."""
+    x, a, g, F = cp.Variable(4), scale * rng.normal(size=4), rng.normal(size=4), symmetric(rng, 12, 4)
+    balls = [
+        cp.norm(x - a) <= scale,
+        *(cp.norm(x - a + scale * rng.normal(size=4)) <= 9 * scale for _ in range(5)),
+    ]
+    wide = 9 * scale * 12 * np.eye(12) + sum(x[j] * F[j] for j in range(4)) >> 0
+    problem = cp.Problem(cp.Maximize(g @ x), [*balls, wide])
+    assert in_dual_form(bo.from_cvxpy(problem).program()).program.m == 4 + 6  # of x and of the radii
+    status, value = answered(problem, hook, tol=1e-8)
+    assert status == "optimal"
+    assert value == pytest.approx(float(g @ a) + scale * float(np.linalg.norm(g)), rel=1e-6, abs=1e-6 * scale)
+    if hook != "from_cvxpy":  # which leaves the variables of CVXPY without values
+        assert x.value == pytest.approx(a + scale * g / np.linalg.norm(g), abs=1e-3 * scale)
+
+
 def test_a_parameter_beside_squares_moves_the_optimum(rng):
     """``||x - p||^2`` with ``-1 <= x <= 1`` as matrix inequalities: ``x`` is the nearest point."""
     x, p, repeated = cp.Variable(3), cp.Parameter(3), np.kron(np.eye(3), np.ones((4, 1)))
