@@ -424,8 +424,9 @@ def relative_to_costs(program: Program, miss: float, y: Array) -> float:
 
 def multiplier_factor(program: Program, y: Array) -> float:
     """Return the size of the multipliers as a multiple of ``DIVERGENT`` times their scale, at least one."""
+    usual = DIVERGENT * scale_of(program).price
     largest = float(np.maximum.reduce(np.abs(y) * program.row_units, initial=0.0))
-    return max(1.0, largest / (DIVERGENT * scale_of(program).price))
+    return max(1.0, largest / usual) if usual > DIVERGENT * TINY else 1.0  # without costs there is no scale
 
 
 def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, float, float]:
@@ -446,9 +447,9 @@ def box_minimum(program: Program, u: Array, y: Array) -> tuple[float, float, flo
         left[cones.axes] = cones.outside(np.where(closed, 0.0, reduced)[cones.index])
     miss = left / _price_units(program)
     least = float(reduced[closed] @ end[closed])
-    residual = float(np.maximum.reduce(miss))
-    residual = residual and residual * multiplier_factor(program, y)
-    return least, residual, float(left @ np.abs(u)), math.sqrt(left @ left)
+    if cones.count and miss[cones.axes].any():
+        miss[cones.axes] *= multiplier_factor(program, y)
+    return least, float(np.maximum.reduce(miss)), float(left @ np.abs(u)), math.sqrt(left @ left)
 
 
 @kept

@@ -160,10 +160,12 @@ class Bregopt(CLARABEL):  # type: ignore[misc]
             x, z = (found.x, found.z) if quadratic is None else _extended(quadratic, found)
             status, numbers = certified(conic, found.status, x, z, tol)
             found = replace(found, status=status, stats={**found.stats, **numbers})
-        if ended is not None and found.status not in _ENDS:
-            return ended
+        kept = ended is None or found.status in _ENDS
         if found.status == ROUGH and word == "AlmostSolved":
-            found = replace(found, status=word)
+            better = ended is None or found.stats["error"] < ended.stats.get("error", 0.0)
+            found, kept = replace(found, status=word), better and (ended is None or ended.status == word)
+        if ended is not None and not kept:
+            return ended
         return self._with_a_point(found, data, options, tol) if found.status in UNBOUNDED else found
 
     def _by_clarabel(
