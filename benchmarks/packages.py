@@ -11,7 +11,8 @@ solved by Clarabel and by both hooks at 1e-8, each with its own compilation; the
 Only answers that a route of ours made count; others are handed on to Clarabel or to CVXPY's own choice. To
 decide is to say optimal, infeasible or unbounded. An answer of ours fails if it is an error; if Clarabel
 decides otherwise, and our certificate confirms that at 1e-8 or leaves our value an error above 1e-5; if its
-value is off by more than both tolerances; or if it takes ten times Clarabel's time and more than a second.
+value is off by more than both tolerances, from Clarabel's or, where it is, from an interval that
+`verify()` proves to contain the optimum; or if it takes ten times Clarabel's time and more than a second.
 Times are CPU time of one solve. A full run, with FOLDER, is saved as benchmarks/results/packages.md.
 """
 
@@ -43,6 +44,7 @@ import pytest
 from cvxpy.tests import solver_test_helpers as helpers
 from textbook_problems import PROBLEMS
 
+import bregopt as bo
 from bregopt.cvxpy import BREGOPT
 from bregopt.cvxpy.conic_solver import _conic, _extended, _quadratic
 from bregopt.cvxpy.outcomes import certified
@@ -77,7 +79,10 @@ def stop(number: int, frame: FrameType | None) -> None:
 
 @dataclass
 class Answer:
-    """What one way answers: `route` is empty for Clarabel, and names the solver of an answer handed on."""
+    """What one way answers: `route` is empty for Clarabel, and names the solver of an answer handed on.
+
+    `interval` is proven to contain the optimum; Clarabel's has it where values differ.
+    """
 
     status: str
     value: float
@@ -86,6 +91,7 @@ class Answer:
     reason: str = ""
     error: float = np.nan
     proven: bool = False
+    interval: tuple[float, float] = (-np.inf, np.inf)
 
 
 Solves = list[tuple[str, dict[str, Answer]]]
@@ -115,6 +121,8 @@ class Recorder:
                 answers = {name: answered(problem, WAYS[name]) for name in WAYS}
                 if any(answer.status != answers[CLARABEL].status for answer in answers.values()):
                     answers[CLARABEL].proven = is_proven(problem)
+                if any(differs(answers[CLARABEL], answer) for answer in answers.values()):
+                    answers[CLARABEL].interval = proven_interval(problem)
                 self.solves.append((self.place, answers))
                 return self.original(problem, solver=BREGOPT)
             return self.original(problem, *arguments, **options)
@@ -188,6 +196,15 @@ def is_proven(problem: cp.Problem) -> bool:
     x, z = (answer.x, answer.z) if quadratic is None else _extended(quadratic, answer)
     conic = conic if quadratic is None else quadratic.conic
     return answer.status in PROVABLE and certified(conic, answer.status, x, z, 1e-8)[0] == answer.status
+
+
+def proven_interval(problem: cp.Problem) -> tuple[float, float]:
+    """Return bounds on the optimum that hold in spite of all rounding errors; infinite without a proof."""
+    try:
+        proof = bo.from_cvxpy(problem).solve(tol=1e-8, time_limit=LIMIT).verify()
+    except (bo.SolverError, ValueError):
+        return -np.inf, np.inf
+    return proof.lower, proof.upper
 
 
 class Plugin:
@@ -298,9 +315,16 @@ def failures(theirs: Answer, ours: Answer) -> list[str]:
 
 
 def differs(theirs: Answer, ours: Answer) -> bool:
-    """Whether two values differ by more than both tolerances and our certified error."""
-    scale = max(abs(theirs.value), abs(ours.value), 1.0)
-    return abs(ours.value - theirs.value) > OFF * scale + np.nan_to_num(ours.error, posinf=0.0)
+    """Whether our value is off by more than both tolerances and our certified error.
+
+    Where an interval is proven that is as narrow as the tolerance, it is off from that, else from Clarabel's.
+    """
+    lower, upper = theirs.interval
+    allowed = OFF * max(abs(theirs.value), abs(ours.value), 1.0)
+    if not upper - lower <= allowed:
+        lower = upper = theirs.value
+    off = max(lower - ours.value, ours.value - upper)
+    return off > allowed + np.nan_to_num(ours.error, posinf=0.0)
 
 
 def is_ours(answer: Answer) -> bool:

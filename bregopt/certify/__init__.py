@@ -10,6 +10,7 @@ from bregopt.certify.certificate import (
     cost_of_round_off,
     dimacs_errors,
     objective_size,
+    trace_of_slacks,
 )
 from bregopt.certify.eigenvalue_bound import (
     filtered,
@@ -55,6 +56,7 @@ __all__ = [
     "smallest_eigenvalue",
     "trace_bound",
     "trace_bounds",
+    "trace_of_slacks",
     "with_trace_multipliers",
     "with_trace_row",
 ]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bregopt.arrays import EPS, TINY, Array
-from bregopt.certify.point import LARGEST_X, PrimalDualPoint, divergence_factor
+from bregopt.certify.point import LARGEST_X, PrimalDualPoint, divergence_factor, multiplier_factor
 from bregopt.certify.slacks import least_eigenvalue, slack, trace_bounds
 from bregopt.program.linear_map import SparsePlusLowRank
 from bregopt.program.program import LIMITS, Program, StopReason
@@ -303,6 +303,20 @@ def objective_size(program: Program, *values: float, terms: float | Callable[[],
     if size >= most:
         return size
     return max(size, min(NEGLIGIBLE_OBJECTIVE * (terms() if callable(terms) else terms), most))
+
+
+def trace_of_slacks(program: Program, y: Array) -> float | None:
+    """Return the trace of ``C - A*(y)``, over the matrices of unbounded trace, if multipliers are very large.
+
+    It is None for others. The bound is the optimum given that the slacks have no larger trace. Where the rows
+    leave ``X`` no interior, larger multipliers may prove another one.
+    """
+    free = [k for k, bound in enumerate(trace_bounds(program)) if bound is None and k not in program.curved]
+    if not free or multiplier_factor(program, y) == 1:
+        return None
+    ones = [np.eye(n) if k in free else np.zeros((n, n)) for k, n in enumerate(program.A.orders)]
+    costs = math.fsum(program.blocks[k].cost_value(ones[k]) for k in free)
+    return costs - float(y @ program.activity(ones, np.zeros(program.k)))
 
 
 def dimacs_errors(program: Program, X: Sequence[Matrix], u: Array, y: Array) -> Array:

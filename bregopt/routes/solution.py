@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bregopt.arrays import Array, ArrayOrFrame
-from bregopt.certify import Status, dimacs_errors
+from bregopt.certify import Status, dimacs_errors, trace_of_slacks
 from bregopt.certify.accuracy import Accuracy, has_closed_form
 from bregopt.certify.eigenvalue_bound import LARGEST_FORMED
 from bregopt.display import Axes, html_table, latex_table, plot_convergence
@@ -497,7 +497,7 @@ class Solution:
             lines.append("  residuals  primal {}   dual {}".format(*residuals))
         shown = [
             name
-            for name in ("clipped", "proven", "accuracy", "answer", "ray", "effort", "stopped")
+            for name in ("given", "clipped", "proven", "accuracy", "answer", "ray", "effort", "stopped")
             if name in facts
         ]
         return "\n".join([*lines, *(f"  {name:<10} {facts[name]}" for name in shown)])
@@ -513,6 +513,10 @@ class Solution:
                 "primal residual": f"{self.primal_residual:.1e}",
                 "dual residual": f"{self.dual_residual:.1e}",
             }
+            if (trace := self._trace_of_slacks) is not None:
+                facts["given"] = (
+                    f"C - A*(y) of trace {trace:.1e}; trace_profile() shows if the optimum drifts"
+                )
             known = summary(self.accuracy) if self._shows_accuracy else None
             if known is not None:
                 facts["accuracy"] = known
@@ -541,6 +545,15 @@ class Solution:
             return "accuracy" in vars(self)
         largest = LARGEST_FORMED if has_closed_form(program) else _LARGEST_SHOWN
         return any(program.divergences) and max(block.n for block in program.blocks) <= largest
+
+    @cached_property
+    def _trace_of_slacks(self) -> float | None:
+        """The trace of the slacks of multipliers far larger than the costs, None of others."""
+        raw = self._in_program or self
+        program, (X, _, y) = raw._program, raw._point
+        if program is None or X is None or y is None or any(isinstance(X_b, LowRank) for X_b in X):
+            return None
+        return trace_of_slacks(program, y)
 
     @property
     def _cancels(self) -> bool:

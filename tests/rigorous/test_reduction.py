@@ -60,6 +60,22 @@ def test_refusals():
         linear.verify(trace=-1.0)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e-4])
+@pytest.mark.parametrize("root", [1e-1, 1e-4, 1e-5])
+def test_a_card_tells_the_trace_of_very_large_slacks(root, size):
+    """``[[r, 1], [1, 1 / r]]`` is the slack of ``min 2 X01`` with ``X11 = r^2``, without limit in r."""
+    X = bo.PSD(3)
+    rows = [X[1, 1] == root**2, X[0, 0] == 1, X[2, 2] >= 1]
+    costs = bo.Minimize(size * (2 * X[0, 1] + X[0, 0] + X[2, 2]))
+    solution = bo.Problem(costs, rows).solve(solver="path", tol=1e-8)
+    assert solution.status == "optimal"
+    given = [line for line in repr(solution).splitlines() if line.strip().startswith("given")]
+    assert len(given) == (root < 1e-3)
+    for line in given:
+        trace = float(line.split("of trace ")[1].split(";")[0])
+        assert trace == pytest.approx(size * (root + 1 / root), rel=0.1)
+
+
 def test_the_profile_is_that_of_single_bounds_and_is_drawn():
     X = bo.PSD(2)
     rows = [X[1, 1] == 0, X[0, 0] == 1]
