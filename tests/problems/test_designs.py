@@ -464,6 +464,20 @@ def test_information_that_is_singular_up_to_round_off(design):
         design(np.einsum("mi,mj->mij", rows, rows)[[0, 1, 2, 0, 1]])
 
 
+@pytest.mark.filterwarnings("ignore::bregopt.ConvergenceWarning")
+def test_budgets_that_leave_hardly_any_room():
+    """The weights keep them, and nearly all is on the cheapest candidate."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        rows, costs = rng.normal(size=(6, 2)), rng.random(6)
+        budget = float(costs.min()) * 1.001
+        found = bo.d_optimal(rows, costs=costs, budget=budget)
+        assert found.weights.sum() == pytest.approx(1)
+        assert found.weights @ costs <= budget + 1e-6
+        others = np.delete(costs, costs.argmin()).min() - costs.min()
+        assert 1 - found.weights[costs.argmin()] <= (budget - costs.min() + 1e-6) / others
+
+
 @pytest.mark.parametrize("design", [bo.d_optimal, bo.a_optimal, bo.e_optimal])
 def test_a_prior_alone_and_one_candidate(design):
     empty = design(np.zeros((2, 2)), prior=np.eye(2))

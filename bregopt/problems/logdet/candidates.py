@@ -409,12 +409,18 @@ def root_inside(candidates: Candidates, bounds: WeightBounds, prior: Array | Non
     R = qr(rows / unit, mode="r")[0][: candidates.n]
     spread = np.linalg.svd(R, compute_uv=False)
     rank = int((spread > candidates.n * INFORMATION_ROUND_OFF * spread[0]).sum())
+    L = np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+    if (
+        rank == candidates.n and not candidates.are_rows
+    ):  # their sums have lost small eigenvalues in round-off
+        M = candidates.information(u) if prior is None else candidates.information(u) + prior
+        rank = int((np.linalg.eigvalsh(congruent(L, M)) > 0.5).sum())
     if rank < candidates.n:
         raise ValueError(
             f"candidates determine {rank} of {candidates.n} parameters; expected all of them: leave out "
             "columns that others combine to, or pass a positive definite prior"
         )
-    return np.asarray((R * np.where(R.diagonal() < 0, -1.0, 1.0)[:, None] * unit).T)
+    return L
 
 
 def _rows_of(M: Array) -> Array:

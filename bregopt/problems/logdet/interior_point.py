@@ -293,10 +293,13 @@ def _step(model: Model, at: _Iterate, local: LocalModel) -> _Iterate | None:
         return None
     p, q = newton.p, at.q
     mu = float(p @ q) / len(p)
-    predicted = newton.direction(0.0, 0.0)
-    a = min(_length(p, predicted.dp), _length(q, predicted.dq))
-    centering = (float((p + a * predicted.dp) @ (q + a * predicted.dq)) / (len(p) * mu)) ** 3
-    step = newton.direction(centering * mu, predicted.dp * predicted.dq)
+    try:
+        predicted = newton.direction(0.0, 0.0)
+        a = min(_length(p, predicted.dp), _length(q, predicted.dq))
+        centering = (float((p + a * predicted.dp) @ (q + a * predicted.dq)) / (len(p) * mu)) ** 3
+        step = newton.direction(centering * mu, predicted.dp * predicted.dq)
+    except np.linalg.LinAlgError:  # budgets leave the weights hardly any room
+        return None
     a = min(_length(p, step.dp), _length(q, step.dq))
     if not a > 0 or not np.isfinite(step.dp).all():
         return None
