@@ -194,57 +194,26 @@ def reciprocal_spectrum(L: Array, W: Array, mu: float) -> ReciprocalSpectrum | N
     return ReciprocalSpectrum(theta, L @ Q, mu) if theta[0] > 0 else None
 
 
-class RankOneLine:
-    """Activity ``x / (1 - alpha x)`` along ``d u u'``, with ``x = d u'X u`` (Kulis et al. 2009, eq. 19)."""
-
-    __slots__ = ("Xu", "activity", "d")
-
-    def __init__(self, X: Array, u: Array, d: float) -> None:
-        self.Xu = X @ u
-        self.d = d
-        self.activity = d * float(u @ self.Xu)
-
-    @property
-    def harmonic(self) -> bool:
-        return self.activity > 0
-
-    @property
-    def scale(self) -> ActivityScale:
-        return RECIPROCAL if self.activity > 0 else IDENTITY
-
-    @property
-    def domain(self) -> tuple[float, float]:
-        x = self.activity
-        return (1 / x if x < 0 else -math.inf), (1 / x if x > 0 else math.inf)
-
-    @property
-    def reach(self) -> tuple[float, float]:
-        return (0.0, math.inf) if self.activity > 0 else (-math.inf, 0.0)
-
-    def evaluate(self, alpha: float) -> tuple[float, float]:
-        a = self.activity / (1 - alpha * self.activity)
-        return (-1 / a, 1.0) if self.activity > 0 else (a, a * a)
-
-
 class LogDetLine:
     """Activity along the row ``A = U diag(d) U'``: the sum of ``x / (1 - alpha x)`` over the eigenvalues
-    ``x`` of ``X A``, by Sherman, Morrison and Woodbury.
+    ``x`` of ``X A``, by Sherman, Morrison and Woodbury (Kulis et al. 2009, eq. 19, for rank one).
     """  # noqa: D205
 
-    __slots__ = ("K", "XU", "activity", "d", "eigenvalues", "scale")
+    __slots__ = ("K", "XU", "activity", "d", "eigenvalues", "harmonic", "scale")
 
     def __init__(self, X: Array, U: Array, d: Array) -> None:
         self.XU = X @ U
         self.d = d
         self.K = U.T @ self.XU
-        root = cholesky(self.K)
-        self.eigenvalues = np.linalg.eigvalsh(root.T @ (d[:, None] * root)).tolist()
+        if len(d) == 1:
+            self.eigenvalues = [float(d[0] * self.K[0, 0])]
+        else:
+            root = cholesky(self.K)
+            self.eigenvalues = np.linalg.eigvalsh(root.T @ (d[:, None] * root)).tolist()
         self.activity = math.fsum(self.eigenvalues)
-        self.scale: ActivityScale = RECIPROCAL if self.eigenvalues[0] > 0 else IDENTITY
-
-    @property
-    def harmonic(self) -> bool:
-        return False
+        positive = self.eigenvalues[0] > 0
+        self.scale: ActivityScale = RECIPROCAL if positive else IDENTITY
+        self.harmonic = positive and len(d) == 1
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -278,13 +247,13 @@ class LogDetPoint:
             raise LinAlgError("the multipliers left the domain of the LogDet dual")
         self.X = np.asfortranarray(X)
 
-    def line(self, U: Array, d: Array) -> RankOneLine | LogDetLine:
-        return RankOneLine(self.X, U[:, 0], float(d[0])) if len(d) == 1 else LogDetLine(self.X, U, d)
+    def line(self, U: Array, d: Array) -> LogDetLine:
+        return LogDetLine(self.X, U, d)
 
     def move(self, line: Any, alpha: float) -> None:
-        if isinstance(line, RankOneLine):
-            growth = alpha * line.d / (1 - alpha * line.activity)
-            self.X = blas.dger(growth, line.Xu, line.Xu, 1, 1, self.X, 1, 1, 1)  # in place
+        if len(line.d) == 1:
+            growth, Xu = alpha * line.d[0] / (1 - alpha * line.activity), line.XU[:, 0]
+            self.X = blas.dger(growth, Xu, Xu, 1, 1, self.X, 1, 1, 1)  # in place
             return
         core = np.linalg.solve(
             np.eye(len(line.d)) - alpha * line.d[:, None] * line.K, np.diag(alpha * line.d)

@@ -222,10 +222,6 @@ class Conditioned(TraceDivergence):
         least = max(self.floor, float(eigenvalues[-1]) / self.condition)
         return math.inf if eigenvalues[0] < least - noise else super().value(X)
 
-    def dual_term(self, W: Array, mu: float, X: Array, cap: float | None = None) -> float:
-        spectrum = self.spectrum(W, mu)
-        return -math.inf if spectrum is None else spectrum.term
-
     def spectrum(self, W: Array, mu: float, cap: float | None = None) -> Any:
         """Return the minimizer of ``<W, X> + mu D(X, X0)``, None where there is none."""
         theta, V = np.linalg.eigh(self.slope_X0 - W / mu)

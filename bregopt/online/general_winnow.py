@@ -34,7 +34,6 @@ __all__ = [
     "best_rate",
     "init",
     "mistake_bound",
-    "predict",
     "threshold",
     "update",
 ]
@@ -63,11 +62,6 @@ def threshold(eta: float, rank: int, trace: float) -> float:
 def init(m: int, n: int) -> GeneralWinnowState:
     """Return the initial state, a multiple of the identity of order ``m + n``: ``S = R = 0``."""
     return GeneralWinnowState(np.zeros((m, n)), np.zeros((m, n)))
-
-
-def predict(state: GeneralWinnowState, X: Array, theta: float) -> Array:
-    """Return 1 where ``tr(R X_t') >= theta``, else -1, for instances of shape ``(T, m, n)``."""
-    return np.where(np.tensordot(X, state.R, axes=2) >= theta, 1.0, -1.0)
 
 
 def update(

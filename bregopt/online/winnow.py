@@ -74,7 +74,6 @@ __all__ = [
     "hinge_loss",
     "init",
     "mistake_bound",
-    "predict",
     "threshold",
     "update",
 ]
@@ -115,11 +114,6 @@ def best_rate(distance: float, loss: float, charge: float = 0.0) -> float:
 def init(n: int, w0: float) -> MEGState:
     """Return the initial state ``w0 I``."""
     return MEGState(math.log(w0) * np.eye(n), w0 * np.eye(n))
-
-
-def predict(state: MEGState, X: Array, theta: float) -> Array:
-    """Return 1 where ``tr(W X_t) >= theta``, else -1, for matrices ``(T, n, n)`` or vectors ``(T, n)``."""
-    return np.where(activities(state.W, X) >= theta, 1.0, -1.0)
 
 
 def update(

@@ -137,10 +137,9 @@ def root(W, linear=False):
     i, j = np.nonzero(np.triu(W))
     (piece,) = reduced(len(W), i, j, W[i, j]).pieces
     form = Form.of(piece)
-    method = odd_cycles if linear else clique_inequalities
     rows = Cycles.none() if linear else Cliques.none(form.n)
     target = 0.95 * max(form.cut(side) for side in signs(form.n))
-    return form, method.bounded(form, Node((), rows), target)
+    return form, optimum.bounded(Node((), rows), form, target)
 
 
 @pytest.mark.parametrize("linear", [False, True])

@@ -50,7 +50,7 @@ from bregopt.records import replace
 from bregopt.routes.progress import Step, digits_bar
 from bregopt.routes.solution import Solution
 
-__all__ = ["Optimum", "best_cut"]
+__all__ = ["Optimum", "best_cut", "bounded"]
 
 _SPARSE = 3.0  # edges of a vertex up to which odd cycles give the bound
 _LARGEST_DENSE = 500  # vertices of a piece up to which its matrices are decomposed some hundred times
@@ -214,8 +214,8 @@ def best_cut(
                 form,
                 sides[k],
                 linear,
-                _target(piece, form, room),
-                _better(task, piece),
+                partial(_target, piece, form, room),
+                partial(_is_better, task, piece),
                 partial(watch.show, k, form.exponent),
                 partial(watch.searched, k, searched),
                 executor,
@@ -237,23 +237,15 @@ def _room(task: Task, lattice: Lattice, side: IntArray, pieces: int, tol: float)
     return Fraction(tol) * abs(task.weight(side)) / max(pieces, 1)
 
 
-def _target(piece: Piece, form: Form, room: Fraction) -> Callable[[IntArray], float]:
-    """Return the function from a cut of a piece to the bound that closes a node."""
-
-    def target(side: IntArray) -> float:
-        exact = (piece.cut(side) + room) * Fraction(2) ** -form.exponent
-        return nextafter(nextafter(float(exact), -np.inf), -np.inf)
-
-    return target
+def _target(piece: Piece, form: Form, room: Fraction, side: IntArray) -> float:
+    """Return the bound that closes a node, given a cut of the piece."""
+    exact = (piece.cut(side) + room) * Fraction(2) ** -form.exponent
+    return nextafter(nextafter(float(exact), -np.inf), -np.inf)
 
 
-def _better(task: Task, piece: Piece) -> Callable[[IntArray, IntArray], bool]:
-    """Return whether a cut of a piece is allowed and better than another."""
-
-    def better(side: IntArray, than: IntArray) -> bool:
-        return task.allows(_original(task, side)) and piece.cut(side) > piece.cut(than)
-
-    return better
+def _is_better(task: Task, piece: Piece, side: IntArray, than: IntArray) -> bool:
+    """Whether a cut of a piece is allowed and better than another."""
+    return task.allows(_original(task, side)) and piece.cut(side) > piece.cut(than)
 
 
 def _original(task: Task, side: IntArray) -> IntArray:
@@ -378,7 +370,7 @@ def explored(
             done = 0
             try:
                 items = [own.node for own in wave]
-                for outcome in crew.map(_bounded, items, form, target(side), branching):
+                for outcome in crew.map(bounded, items, form, target(side), branching):
                     parent, done, nodes = wave[done], done + 1, nodes + 1
                     if better(outcome.side, side):
                         side = outcome.side
@@ -408,9 +400,10 @@ def explored(
     return state()
 
 
-def _bounded(node: Node, form: Form, target: float, branching: bool) -> Outcome:
+def bounded(node: Node, form: Form, target: float, branching: bool = True) -> Outcome:
+    """Bound the cuts of a node, until the bound is below the target or further rounds gain too little."""
     if isinstance(node.rows, Cycles):
-        return odd_cycles.bounded(form, node, target)
+        return odd_cycles.Work(form, node, target).run()
     ahead = AHEAD * (1 if branching else _PATIENT)
     work = _PartWork if isinstance(node.rows, Triples) else Work
     with threads_for(form.n):

@@ -8,7 +8,6 @@ from samples import first, turns
 
 import bregopt as bo
 from bregopt.divergences import LogDet, LogDetPoint
-from bregopt.divergences.logdet import LogDetLine
 
 DIVERGENCES = {"logdet": bo.logdet_div, "von_neumann": bo.von_neumann_div}
 
@@ -215,11 +214,13 @@ def test_the_line_of_a_rank_one_row(d, rng):
     point = LogDetPoint(LogDet(L @ L.T + np.eye(4)), 1.0)
     point.reset(np.zeros((4, 4)))
     u = rng.normal(size=(4, 1))
-    line, general = point.line(u, np.array([d])), LogDetLine(point.X, u, np.array([d]))
-    assert line.reach == general.reach
-    np.testing.assert_allclose(line.domain, general.domain)
-    alpha = 0.3 * min(abs(end) for end in line.domain if np.isfinite(end))
-    np.testing.assert_allclose(line.evaluate(alpha), general.evaluate(alpha))
+    line, x = point.line(u, np.array([d])), d * float(u[:, 0] @ point.X @ u[:, 0])
+    assert line.reach == ((0.0, np.inf) if d > 0 else (-np.inf, 0.0))
+    np.testing.assert_allclose(line.domain, (-np.inf, 1 / x) if d > 0 else (1 / x, np.inf))
+    alpha = 0.3 / abs(x)
     moved = np.linalg.inv(np.linalg.inv(point.X) - alpha * d * u @ u.T)
+    a = d * float(u[:, 0] @ moved @ u[:, 0])  # 1/a is affine in alpha
+    np.testing.assert_allclose(line.evaluate(alpha), (-1 / a, 1.0) if d > 0 else (a, a**2))
+    assert line.harmonic == (d > 0)
     point.move(line, alpha)
     np.testing.assert_allclose(point.X, moved)

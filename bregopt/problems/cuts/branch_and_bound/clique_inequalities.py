@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 
 from bregopt.arrays import Array, IntArray, Mask
-from bregopt.clock import CutShort, checkpoint, threads_for
+from bregopt.clock import CutShort, checkpoint
 from bregopt.problems.cuts.branch_and_bound.leaves import (
     ENUMERATED,
     LARGEST_CLIQUE,
@@ -41,7 +41,6 @@ __all__ = [
     "Dual",
     "Outcome",
     "Work",
-    "bounded",
     "improved",
     "triangles",
     "unknown",
@@ -157,26 +156,8 @@ class Dual:
         return X, self.T @ X.ravel() + self.constants
 
 
-def bounded(form: Form, node: Node, target: float, ahead: float = AHEAD) -> Outcome:
-    """Bound the cuts of a node, until the bound is below the target or further rounds gain too little.
-
-    Parameters
-    ----------
-    form : Form
-    node : Node
-        With clique rows.
-    target : float
-        A proven bound below it ends the work.
-    ahead : float
-        The number of rounds at the present gain that should close the gap; else the work ends.
-    """
-    work = Work(form, node, target, ahead)
-    with threads_for(form.n):
-        return work.run()
-
-
 class Work:
-    """The rounds at one node. Those of partitions, :mod:`.parts`, have other rows.
+    """The rounds at one node. Those of partitions have other rows.
 
     Parameters
     ----------

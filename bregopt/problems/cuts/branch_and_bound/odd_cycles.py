@@ -25,7 +25,7 @@ from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Cycles, Fo
 from bregopt.problems.cuts.coarsening import refined
 from bregopt.routes.linear_program import LinearProgram
 
-__all__ = ["Model", "bounded"]
+__all__ = ["Model", "Work"]
 
 _VIOLATED = 1e-4
 _ROWS = 100  # from which on a round seeks no more
@@ -37,13 +37,8 @@ _GAIN, _PATIENCE = 1e-7, 20  # relative gain of so many rounds, below which a no
 _SLICE = 0.5  # seconds of HiGHS between looks at the clock
 
 
-def bounded(form: Form, node: Node, target: float) -> Outcome:
-    """Bound the cuts of a node by rounds of rows; see :func:`.clique_inequalities.bounded`."""
-    return _Work(form, node, target).run()
-
-
-class _Work:
-    """The linear program of one node."""
+class Work:
+    """Rounds of rows on the linear program of one node."""
 
     def __init__(self, form: Form, node: Node, target: float) -> None:
         assert isinstance(node.rows, Cycles)
