@@ -10,9 +10,9 @@ from bregopt.errors import require
 require("sklearn.base", "learn")  # says what to install, before the modules below look for it
 
 from bregopt.online.burg import BurgGradient  # noqa: E402
-from bregopt.online.conversion import OnlineToBatch  # noqa: E402
 from bregopt.online.general_winnow import GeneralMatrixWinnow  # noqa: E402
 from bregopt.online.kernel_winnow import KernelWinnow  # noqa: E402
+from bregopt.online.learner import OnlineToBatch  # noqa: E402
 from bregopt.online.losses import Loss, huber  # noqa: E402
 from bregopt.online.matrix_burg import MatrixBurgGradient, OnlineLogDetMetric  # noqa: E402
 from bregopt.online.meg import MEG  # noqa: E402

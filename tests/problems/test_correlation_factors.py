@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from samples import examples, first
 
 import bregopt as bo
-from bregopt.problems.correlation.factor_descent import leading_part
-from bregopt.problems.correlation.factors import bisection_bound, eigenvalue_bound
+from bregopt.problems.correlation.factors import bisection_bound, eigenvalue_bound, leading_part
 
 pytestmark = pytest.mark.filterwarnings("error")
 

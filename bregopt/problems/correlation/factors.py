@@ -20,28 +20,41 @@ The distance of the nearest correlation matrix of any structure is a third bound
 Round-off of the eigenvalues is subtracted from the first two: those that LAPACK computes are exact for a
 matrix whose distance is at most a modest multiple of the unit round-off times the order, relative to the
 norm.
+
+A row that is at its radius, with a multiplier, moves in the tangent plane of its sphere. On these planes the
+Hessian of the Lagrangian of ``||off(B - R R')||_F^2`` is, with ``q_i = ||r_i||^2`` and multipliers ``mu``,
+
+    H D = 4 (D R'R + R (D'R + R'D) - (off(B) + Diag(q)) D - 2 Diag(<r_i, d_i>) R) + Diag(mu) D.
+
+Conjugate gradients solve ``H D = -G`` to a residual that decreases with the gradient (Dembo and Steihaug
+1983). At an optimum the columns of ``R`` are, after a rotation, eigenvectors of ``off(B) + Diag(q)``, of the
+largest eigenvalues ``g_i``. For a direction orthogonal to ``R``, column i of ``H D`` is then
+``4 (g_i I - off(B) - Diag(q)) d_i``, and the preconditioner is the multiple of ``g_i``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import hadamard
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from bregopt import clock
 from bregopt.arrays import (
     EPS,
+    TINY,
     Array,
     ArrayOrFrame,
     ArrayOrSeries,
     IntArray,
+    Mask,
     positive_integer,
     symmetric_matrix,
 )
@@ -49,22 +62,22 @@ from bregopt.clock import CutShort, checkpoint, threads_for
 from bregopt.display import Axes, plot_loadings
 from bregopt.errors import ConvergenceWarning, DataWarning, warn_caller
 from bregopt.io.matrices import aligned, framed, is_pandas, labels_of
-from bregopt.linalg import root_of, turned
+from bregopt.linalg import conjugate_gradients, root_of, turned
 from bregopt.problems.arguments import row_weights
-from bregopt.problems.correlation.factor_descent import (
+from bregopt.problems.correlation.nearest import nearest_correlation
+from bregopt.problems.correlation.rank import (
     ROUND_OFF,
     Descent,
-    descend_in_balls,
+    Objective,
     distance,
-    leading_part,
     proven_fields,
     top_squares,
 )
-from bregopt.problems.correlation.nearest import nearest_correlation
 from bregopt.problems.correlation.request import diagonal_message, least_eigenvalue
 from bregopt.program import LowRank, StopReason
 from bregopt.records import dataclass
 from bregopt.routes.base import Seed, Settings
+from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution
 
 __all__ = [
@@ -86,6 +99,16 @@ _SIDES = hadamard(_GROUPS)[1:] < 0  # the side of each group in each split, shap
 _SMALL = 150  # order up to which a matrix is divided into groups
 
 _MAX_ITER = 1_000
+_ROUND_OFF = 1e-14  # of values, relative to ``||off(B)||^2``
+_DECREASE = 1e-4  # fraction of the decrease to first order that a step must attain
+_CUT = 0.25  # factor of a step that does not decrease the objective enough
+_NEWTON_TRIALS, _GRADIENT_TRIALS = 4, 16  # lengths of each step
+_PRODUCTS = 100  # limit on the products with the Hessian in a step
+_FORCING = 0.1  # largest relative residual of the equation
+_LEAST = 0.01  # of the preconditioner's eigenvalues, relative to the largest
+_NEAR = 1e-3  # share of a squared radius that a row may lack to count as at its radius, at most
+_DENSE = 20  # order for each eigenvector up to which all take no longer than Lanczos's method
+_ACCURATE = 1e-3  # relative residual of the eigenvectors
 _CITATION = "Borsdorf, Higham, Raydan (2010), Computing a nearest correlation matrix with factor structure"
 
 
@@ -106,7 +129,7 @@ def factor_bound(B: Array, R: Array, w: Array, t: float, value: float) -> float:
         The distance of ``R R'``.
     """
     bound = 0.0
-    with clock.finishing(), contextlib.suppress(CutShort):
+    with clock.finishing(), suppress(CutShort):
         c, k, Q = w * (1 - t), R.shape[1], np.linalg.qr(R)[0]
         ritz = np.maximum(np.linalg.eigvalsh(Q.T @ (B @ Q + c[:, None] * Q / 2)), 0.0)
         possible = float(np.vdot(B, B) - ritz @ ritz)  # eigenvalues are no smaller than Ritz values
@@ -405,3 +428,152 @@ def _solved(
     value = distance(B, best.R)
     bound = factor_bound(B, best.R, w, t, value)
     return best, proven_fields(best, value + constant, bound + constant, unit, constant, settings.tol)
+
+
+# --- Descents -----------------------------------------------------------------------------------------------
+
+
+def descend_in_balls(B: Array, R: Array, radius: Array, tol: float, max_iter: int) -> Descent:
+    """Minimize ``||off(B - R R')||_F^2`` from `R` to a local optimum, with rows no longer than their radius.
+
+    Parameters
+    ----------
+    B : array of shape (n, n)
+        Symmetric, with a zero diagonal.
+    R : array of shape (n, k)
+    radius : array of shape (n,)
+    tol : float
+        Largest relative residual.
+    max_iter : int
+
+    References
+    ----------
+    Bertsekas (1982), Projected Newton methods for optimization problems with simple constraints; Dembo,
+    Steihaug (1983), Truncated-Newton algorithms for large-scale unconstrained optimization.
+    """
+    objective = Objective(B)
+    size = 4 * max(np.sqrt(objective.square), TINY)
+    at = _BallPoint(objective, _projected(_best_multiple(objective, R), radius), radius)
+    values, stop = [at.value], StopReason.MAX_ITER
+    unit = 1 / max(4 * float(np.linalg.norm(at.gram)), size / len(B), TINY)
+    residual = _residual(at, unit) / size
+    best = at
+    try:
+        while residual > tol and len(values) <= max_iter:
+            checkpoint()
+            newton = _newton_step(objective, at, residual), _NEWTON_TRIALS
+            new = _stepped(objective, at, (newton, (-unit * at.gradient, _GRADIENT_TRIALS)))
+            if new is None:
+                stop = StopReason.STALLED
+                break
+            at = new
+            values.append(at.value)
+            if at.value < best.value:
+                best = at
+            residual = _residual(at, unit) / size
+    except CutShort as cut:
+        stop = reason(cut)
+    return Descent(best.R, values, residual, StopReason.CONVERGED if residual <= tol else stop)
+
+
+def _best_multiple(objective: Objective, R: Array) -> Array:
+    """Return the multiple of `R` of smallest objective; `R` itself if that is zero, a stationary point."""
+    if objective.square == 0:
+        return 0 * R
+    square = np.square(R.T @ R).sum() - np.square(np.square(R).sum(axis=1)).sum()
+    share = float(np.vdot(R, objective.B @ R)) / max(float(square), TINY)
+    return R * np.sqrt(share) if share > 0 else R
+
+
+def _projected(R: Array, radius: Array) -> Array:
+    """Return the nearest matrix whose rows are no longer than their radius."""
+    length = np.sqrt(np.einsum("ij,ij->i", R, R))
+    return R * (radius / np.maximum(length, radius))[:, None]
+
+
+def _stepped(objective: Objective, at: _BallPoint, steps: Iterable[tuple[Array, int]]) -> _BallPoint | None:
+    """Return the first point along projected steps that decreases enough, None if round-off prevents it.
+
+    `steps` are directions, and how many lengths of each to try.
+    """
+    largest = at.value + _ROUND_OFF * objective.square
+    for D, trials in steps:
+        length = 1.0
+        for _ in range(trials):
+            new = _BallPoint(objective, _projected(at.R + length * D, at.radius), at.radius)
+            slope = float(np.vdot(at.gradient, new.R - at.R))
+            if slope < 0 and new.value <= largest + _DECREASE * slope:
+                return new
+            length *= _CUT
+    return None
+
+
+def _residual(at: _BallPoint, unit: float) -> float:
+    """Return the norm of the projected gradient: of the change in a step, divided by the step."""
+    changed = _projected(at.R - unit * at.gradient, at.radius) - at.R
+    return float(np.linalg.norm(changed)) / unit
+
+
+class _BallPoint:
+    """A factor with rows in balls, the objective there and its gradient."""
+
+    def __init__(self, objective: Objective, R: Array, radius: Array) -> None:
+        self.R, self.radius = R, radius
+        self.value, self.gradient, self.gram = objective.at(R)
+        self.q = np.einsum("ij,ij->i", R, R)
+
+    def active(self, near: float) -> tuple[Mask, Array]:
+        """Return the mask of rows that are at their radius and would leave the ball, and all multipliers."""
+        inward = np.einsum("ij,ij->i", self.R, self.gradient)
+        square = self.radius**2
+        active = (self.q >= (1 - min(near, _NEAR)) * square) & (inward < 0)
+        return active, np.where(active, -inward / square, 0.0)
+
+
+def _newton_step(objective: Objective, at: _BallPoint, residual: float) -> Array:
+    """Return an approximate solution of Newton's equation; a direction of descent.
+
+    Parameters
+    ----------
+    objective : Objective
+    at : _BallPoint
+    residual : float
+        The relative residual of the optimality conditions.
+    """
+    B = objective.B
+    g, W = np.linalg.eigh(at.gram)
+    R = at.R @ W  # its columns are orthogonal, and ``R'R = Diag(g)``
+    active, multipliers = at.active(residual)
+    some = bool(active.any())
+    normal = np.where(active, 1 / np.maximum(at.q, TINY), 0.0)
+    own = g + (multipliers / 4 - at.q)[:, None]
+
+    def tangent(D: Array) -> Array:
+        return D - (normal * np.einsum("ij,ij->i", R, D))[:, None] * R if some else D
+
+    def hessian(D: Array) -> Array:
+        """Return a quarter of the product."""
+        cross = R.T @ D
+        HD = own * D - B @ D
+        HD += R @ (cross + cross.T)
+        HD -= (2 * np.einsum("ij,ij->i", R, D))[:, None] * R
+        return tangent(HD)
+
+    inverse = 1 / np.maximum(g, max(_LEAST * float(g[-1]), TINY))
+    forcing = min(_FORCING, np.sqrt(residual))
+    right = -tangent(at.gradient @ W) / 4
+    D, flat = conjugate_gradients(hessian, right, lambda D: tangent(inverse * D), forcing, _PRODUCTS)
+    return np.asarray((D if flat is None or D.any() else flat) @ W.T)  # before a negative curvature
+
+
+def leading_part(B: Array, k: int) -> Array:
+    """Return the ``R`` of `k` columns with ``R R'`` nearest to `B`, approximately for a large matrix."""
+    n = len(B)
+    theta, U = np.zeros(0), B
+    if n > _DENSE * k:
+        start = np.random.default_rng(0).normal(size=n)
+        with suppress(ArpackError):  # of a matrix that has few different eigenvalues
+            theta, U = eigsh(B, k=k, which="LA", v0=start, tol=_ACCURATE)
+    if not len(theta):
+        theta, U = np.linalg.eigh(B)
+    return np.asarray(U[:, -k:] * np.sqrt(np.maximum(theta[-k:], 0.0)))
