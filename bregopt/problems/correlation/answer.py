@@ -482,18 +482,7 @@ def _round_off(eigenvalues: Array) -> float:
 
 
 def bracketed(
-    value: float,
-    lower: float,
-    scale: float,
-    tol: float,
-    X: Array,
-    u: dict[str, float],
-    duals: tuple[Any, ...],
-    residual: float,
-    iterations: int,
-    solver: str,
-    citation: str,
-    begin: float,
+    value: float, lower: float, scale: float, tol: float, begin: float, residual: float = 0.0, **fields: Any
 ) -> Solution:
     """Return the solution; it is optimal if the gap and the residual of its rows meet the tolerance.
 
@@ -504,13 +493,8 @@ def bracketed(
     return Solution(
         status=certificate.status(tol, stop).value,
         stop_reason=stop.value,
-        X=X,
-        u=u,
-        duals=duals,
         **(certificate.fields | {"value": value, "dual_value": lower}),
-        iterations=iterations,
         timings={"total": time.perf_counter() - begin},
-        solver=solver,
         history={},
-        citation=citation,
+        **fields,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -367,7 +368,6 @@ def _shrunk(A: Array, T: Array | None, L: Array | None, t: float, begin: float) 
         X=X,
         u={"alpha": alpha},
         duals=(LowRank(v[:, None]),),
-        residual=0.0,
         iterations=steps,
         solver="shrinking",
         citation=_CITATION,
@@ -377,7 +377,7 @@ def _shrunk(A: Array, T: Array | None, L: Array | None, t: float, begin: float) 
 
 def _vector(A: Array, L: Array | None, t: float, dense: bool) -> tuple[Array, int]:
     """Return the eigenvector of the smallest eigenvalue of ``(A - t I) v = mu L L' v``, and the steps."""
-    n, steps = len(A), 0
+    n, steps, V = len(A), 0, None
 
     def congruent(x: Array) -> Array:
         """Return ``inv(L) (A - t I) inv(L') x``."""
@@ -387,29 +387,17 @@ def _vector(A: Array, L: Array | None, t: float, dense: bool) -> tuple[Array, in
         y = A @ y - t * y
         return y if L is None else lapack.dtrtrs(L, y, lower=1)[0]
 
-    if dense:
-        return _dense_vector(A, L, t), 1
-    operator = LinearOperator((n, n), matvec=congruent, dtype=float)
-    start = np.random.default_rng(0).normal(size=n)
-    try:
-        _, V = eigsh(operator, k=1, which="SA", v0=start, tol=1e-7, ncv=_VECTORS, maxiter=50)
-    except ArpackNoConvergence:
-        return _dense_vector(A, L, t), steps
-    v = V[:, 0] if L is None else lapack.dtrtrs(L, V[:, 0], lower=1, trans=1)[0]
-    return v / np.linalg.norm(v), steps
-
-
-def _dense_vector(A: Array, L: Array | None, t: float) -> Array:
-    """Return the same from all entries."""
-    moved = A - t * np.eye(len(A))
-    if L is None:
-        _, V = eigh(moved, subset_by_index=[0, 0], overwrite_a=True, check_finite=False)
-        v: Array = V[:, 0]
-    else:
-        reduced, _ = lapack.dsygst(moved, L, itype=1, lower=1)
-        _, V = eigh(reduced, lower=True, subset_by_index=[0, 0], overwrite_a=True, check_finite=False)
-        v = lapack.dtrtrs(L, V[:, 0], lower=1, trans=1)[0]
-    return v / np.linalg.norm(v)
+    if not dense:
+        operator = LinearOperator((n, n), matvec=congruent, dtype=float)
+        start = np.random.default_rng(0).normal(size=n)
+        with suppress(ArpackNoConvergence):
+            _, V = eigsh(operator, k=1, which="SA", v0=start, tol=1e-7, ncv=_VECTORS, maxiter=50)
+    if V is None:
+        moved = A - t * np.eye(n)
+        moved = moved if L is None else lapack.dsygst(moved, L, itype=1, lower=1)[0]
+        _, V = eigh(moved, lower=True, subset_by_index=[0, 0], overwrite_a=True, check_finite=False)
+    v: Array = V[:, 0] if L is None else lapack.dtrtrs(L, V[:, 0], lower=1, trans=1)[0]
+    return v / np.linalg.norm(v), max(steps, 1)
 
 
 def _psd_above(A: Array, towards: Array, lower: float, t: float, rise: float) -> tuple[float, Array]:

@@ -115,10 +115,7 @@ def water_filling(gains: ArrayLike, power: float) -> ChannelCapacity:
     p, level = _filled(g, total)
     capacity, bound = _values(g, p, total)
     return ChannelCapacity(
-        **_exact(capacity, bound),
-        iterations=0,
-        capacity=capacity,
-        bound=bound,
+        **_fields(capacity, bound, Settings.tol, "water_filling"),
         power=framed(p, gains.index if is_pandas(gains, "Series") else None),  # type: ignore[union-attr]
         level=level,
     )
@@ -189,10 +186,7 @@ def mimo_capacity(
     capacity, bound = _values(g, p, total)
     Q = (V.conj().T * p) @ V
     return ChannelCapacity(
-        **_exact(capacity, bound),
-        iterations=0,
-        capacity=capacity,
-        bound=bound,
+        **_fields(capacity, bound, Settings.tol, "water_filling"),
         power=p,
         covariance=(Q + Q.conj().T) / 2,
         level=level,
@@ -218,8 +212,9 @@ def _values(g: Array, p: Array, total: float) -> tuple[float, float]:
     return capacity / np.log(2), bound / np.log(2)
 
 
-def _exact(capacity: float, bound: float) -> dict[str, Any]:
-    return verdict((bound - capacity) / bound, Settings.tol, "water_filling")
+def _fields(capacity: float, bound: float, tol: float, name: str, iterations: int = 0) -> dict[str, Any]:
+    found = verdict((bound - capacity) / bound, tol, name)
+    return found | {"capacity": capacity, "bound": bound, "iterations": iterations}
 
 
 def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity:
@@ -256,10 +251,7 @@ def _bounded(H: Any, total: float, bounds: Array, tol: float) -> ChannelCapacity
     price, prices = (np.maximum(dual, 0.0) * (weight / unit) for dual in sol.duals)
     capacity, bound = _proven(singular[:, None] * V, Q, total, bounds, float(price), prices)
     return ChannelCapacity(
-        **verdict((bound - capacity) / bound, tol, "mimo_capacity"),
-        iterations=sol.iterations,
-        capacity=capacity,
-        bound=bound,
+        **_fields(capacity, bound, tol, "mimo_capacity", sol.iterations),
         power=Q.diagonal().real.copy(),
         covariance=Q,
     )

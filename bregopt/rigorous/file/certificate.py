@@ -19,7 +19,7 @@ import numpy as np
 
 from bregopt.arrays import Array
 from bregopt.display import Axes, html_table, plot_trace_profile, table_lines
-from bregopt.files import path_of, replacing, zipped
+from bregopt.files import path_of
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import down, up
 from bregopt.rigorous.convex_terms import StatedTerm, in_epigraph
@@ -224,9 +224,6 @@ class BoundCertificate:
         OSError
             If the file cannot be written; one of this name stays as it is.
         """
-        path = path_of(path)
-        if path.suffix != ".npz":
-            raise ValueError(f"the file is called {path.name!r}; expected a name that ends with .npz")
         arrays, facts = schema.packed_data(self.data)
         facts |= {
             "name": self.name if name is None else str(name),
@@ -254,8 +251,7 @@ class BoundCertificate:
         if stated:
             claims = {"claimed lower": facts["lower"], "claimed upper": facts["upper"]}
             arrays["statement"] = text({"format": schema.FORMAT, **claims, **stated})
-        with replacing(path) as file:
-            file.write(zipped(schema.sealed(arrays, facts), compressed=True))
+        schema.write(path, arrays, facts, schema.FORMAT)
 
     def _statement(self) -> dict[str, Any]:
         """Return the problem and the points for `bregopt-check`; nothing for large matrices and factors."""

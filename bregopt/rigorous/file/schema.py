@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregopt.arrays import Array, IntArray, check_memory
-from bregopt.files import read_arrays
+from bregopt.files import path_of, read_arrays, replacing, zipped
 from bregopt.program import Penalty
 from bregopt.program.bounds import SecondOrderCones
 from bregopt.rigorous.ball import Ball
@@ -40,7 +40,7 @@ __all__ = [
     "read_face",
     "read_point",
     "read_terms",
-    "sealed",
+    "write",
 ]
 
 FORMAT = "bregopt bounds 3"
@@ -223,6 +223,15 @@ def sealed(arrays: Mapping[str, Any], facts: Mapping[str, Any], file_format: str
     text = json.dumps({"format": file_format, **facts}, sort_keys=True).encode()
     whole = {**_plain(arrays), "facts": np.frombuffer(text, dtype=np.uint8)}
     return {**whole, "digest": _seal(whole)}
+
+
+def write(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any], file_format: str) -> None:
+    """Write the file of a certificate, whose name ends with ``.npz``."""
+    path = path_of(path)
+    if path.suffix != ".npz":
+        raise ValueError(f"the file is called {path.name!r}; expected a name that ends with .npz")
+    with replacing(path) as file:
+        file.write(zipped(sealed(arrays, facts, file_format), compressed=True))
 
 
 def digest(arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> str:

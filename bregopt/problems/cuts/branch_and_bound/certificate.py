@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregopt.arrays import Array, IntArray, check_memory
-from bregopt.files import path_of, replacing, zipped
+from bregopt.files import path_of
 from bregopt.io.graphs import Graph
 from bregopt.problems.cuts.branch_and_bound.leaves import (
     LARGEST_CLIQUE,
@@ -312,13 +312,9 @@ class CutCertificate:
         OSError
             If the file cannot be written; one of this name stays as it is.
         """
-        path = path_of(path)
-        if path.suffix != ".npz":
-            raise ValueError(f"the file is called {path.name!r}; expected a name that ends with .npz")
         arrays, facts = replace(self, name=self.name if name is None else str(name))._packed()
         arrays["statement"] = text(_stated(arrays, facts))
-        with replacing(path) as file:
-            file.write(zipped(schema.sealed(arrays, facts, FORMAT), compressed=True))
+        schema.write(path, arrays, facts, FORMAT)
 
     def _packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the arrays and the facts of a file."""
