@@ -303,7 +303,10 @@ class GraphicalLassoCV(SparsePrecision):
         points = self._samples(X)
         S = empirical_covariance(points, assume_centered=self.assume_centered)
         self.alphas_ = self._decreasing(X, S)
-        folds = self._folds(points, y) if self.criterion == "cv" else []
+        folds: list[Any] = []  # drawn once for all weights
+        if self.criterion == "cv":
+            given = check_cv(self.cv, y, classifier=False).split(points, y)
+            folds = [_rows_of(fold, len(points)) for fold in given]
         scores = self._scores(self.alphas_, X, S, points, folds, executor)
         best = int(np.nanargmax(scores.mean(axis=0)))
         for _ in range(_EXTENSIONS if rectangular(self.alphas, "alphas").ndim == 0 else 0):
@@ -364,11 +367,6 @@ class GraphicalLassoCV(SparsePrecision):
         points = validate_data(self, X, dtype=np.float64, reset=False)
         S = empirical_covariance(points, assume_centered=self.assume_centered)
         return self._path_of(X, S, self.alphas_).plot(ax)
-
-    def _folds(self, points: Array, y: Any) -> list[Any]:
-        """Return the rows of each fold, drawn once for all weights."""
-        given = check_cv(self.cv, y, classifier=False).split(points, y)
-        return [_rows_of(fold, len(points)) for fold in given]
 
     def _decreasing(self, X: Any, S: Array) -> Array:
         """Return the weights in decreasing order; a number asks for the range of the whole sample."""

@@ -97,20 +97,16 @@ def update(
             f"{len(q)} points before is {rest:.2g}"
         )
     if rest > _RANK_TOL * square:
-        state = _extended(state, x, q, math.sqrt(rest), w0)
-        q = np.append(q, math.sqrt(rest))
+        # The same W, with one more dimension in the span.
+        distance = math.sqrt(rest)
+        inverse = _bordered(state.inverse, 1 / distance)
+        inverse[-1, :-1] = -(q @ state.inverse) / distance
+        G, W = _bordered(state.G, math.log(w0)), _bordered(state.W, w0)
+        state, q = KernelWinnowState(np.vstack([state.points, x]), inverse, G, W), np.append(q, distance)
     if len(q) == 0:  # the features are zero
         return state
     moved = winnow.update(meg.MEGState(state.G, state.W), q, y, eta, floor=floor)
     return KernelWinnowState(state.points, state.inverse, moved.G, moved.W)
-
-
-def _extended(state: KernelWinnowState, x: Array, q: Array, distance: float, w0: float) -> KernelWinnowState:
-    """Return the same ``W`` with one more dimension in the span: that of a point at a distance from it."""
-    inverse = _bordered(state.inverse, 1 / distance)
-    inverse[-1, :-1] = -(q @ state.inverse) / distance
-    points = np.vstack([state.points, x])
-    return KernelWinnowState(points, inverse, _bordered(state.G, math.log(w0)), _bordered(state.W, w0))
 
 
 def _bordered(A: Array, corner: float) -> Array:

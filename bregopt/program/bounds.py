@@ -369,6 +369,11 @@ class SecondOrderCones(PickledWithoutCache):
         starts: IntArray = np.cumsum(self.dimensions) - self.dimensions
         return starts
 
+    @property
+    def groups(self) -> list[IntArray]:
+        """The variables of each cone, its axis first."""
+        return np.split(self.index, self.starts[1:]) if self.count else []
+
     @cached_property
     def axes(self) -> IntArray:
         """The variable that is the axis of each cone."""

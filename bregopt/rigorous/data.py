@@ -369,13 +369,14 @@ def data_of(program: Program, spreads: Sequence[Spread | None] | None = None) ->
     count = sum(_without(term.rows, term.at, rows)[0].count() for term in program.A.terms)
     if count > LARGEST_LISTED:
         raise ValueError(f"the rows have {count:.2g} terms; proofs list at most {LARGEST_LISTED:.2g}")
-    bounds = program.bounds
+    bounds, B = program.bounds, sp.csr_array(program.B, copy=True)
+    B.sum_duplicates()
     none = np.zeros(program.m)
     return Data(
         matrices=tuple(
             _matrix(program, b, None if spreads is None else spreads[b], null) for b, null in enumerate(nulls)
         ),
-        B=_canonical(program.B),
+        B=B,
         B_rad=None,
         c=Ball.exact(program.c),
         u_lo=program.u_lo,
@@ -547,12 +548,6 @@ def _anchor(nearness: Any) -> Anchor | None:
     if isinstance(nearness.X0, LowRank):
         return Anchor(name, Ball.exact(np.zeros((0, 0))), nearness.mu, factor=nearness.X0.factor)
     return Anchor(name, Ball.exact(nearness.X0), nearness.mu, nearness.parameters.get("weights"))
-
-
-def _canonical(B: Any) -> Any:
-    B = sp.csr_array(B, copy=True)
-    B.sum_duplicates()
-    return B
 
 
 @dataclass(frozen=True)

@@ -290,13 +290,11 @@ def _variable_term(data: Data, z: Ball, implied: Implied) -> tuple[float, str]:
             "row bounds the variable: give it a box"
         )
     terms.extend(least.tolist())
-    cones = data.cones
-    for start, size in zip(cones.starts, cones.dimensions, strict=True):
-        index = cones.index[start : start + size]
+    for index in data.cones.groups:
         own = z[index]
         if not own.magnitude.any():  # rounding downward would leave the cone
             continue
-        margin = down(float(own.lo[0]) - own[1:].frobenius()) if size > 1 else float(own.lo[0])
+        margin = down(float(own.lo[0]) - own[1:].frobenius()) if len(index) > 1 else float(own.lo[0])
         if margin < 0:
             axis = float(implied.u_hi[index[0]])
             if math.isinf(axis):
@@ -326,7 +324,9 @@ def _sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: 
     diagonal : array of shape (n,)
         Upper bounds on the diagonal of ``X``; infinite where there are none.
     """
-    W = SparsePlusLowRank(block.sparse_matrix(coefficients.mid), *_border(block, coefficients))
+    border = np.zeros((block.n, 0)) if block.null is None else block.null.z[:, None]
+    weights = np.full(border.shape[1], _null_weight(block, coefficients))
+    W = SparsePlusLowRank(block.sparse_matrix(coefficients.mid), border, weights)
     banded = stays_sparse(W)
     sets = [] if banded else list(independent_sets(W.S))
     if not banded and shortage(_dense_bytes(block.n - sum(map(len, sets)))) is not None:
@@ -335,13 +335,16 @@ def _sparse_term(block: MatrixData, coefficients: Ball, trace: float, diagonal: 
     D = relative_diagonal(W) if sharp else np.ones(block.n)
     reach = float(Ball.exact(D).dot(diagonal).hi) if sharp else trace
     spread = block.sparse_matrix(coefficients.rad).sum(axis=1)
-    estimate, near = _lowest(W.scaled(1 / np.sqrt(D)))
+    scaled = W.scaled(1 / np.sqrt(D))
+    (estimate, *_), vectors = lowest(scaled, 1, _LANCZOS_STEPS)
+    v = vectors[:, 0]
+    near = float(np.linalg.norm(scaled @ v - estimate * v))
     step = _FIRST_STEP * float((abs(W.S).sum(axis=1) / D).max())
     step, growth, trials = (
         (step, _GROWTH, _TRIALS) if banded else (max(near, step), _DENSE_GROWTH, _DENSE_TRIALS)
     )
     for _ in range(trials):
-        t = min(estimate, 0.0) - step
+        t = min(float(estimate), 0.0) - step
         shifted = sp.csr_array(W.S - sp.diags_array(t * D))
         moved = replace(W, S=shifted)
         found = by_inertia(moved, 0.0) if banded else by_cholesky(moved, sets)
@@ -367,13 +370,6 @@ def _null_weight(block: MatrixData, coefficients: Ball) -> float:
         return 0.0
     size = float(block.sparse_matrix(np.abs(coefficients.mid)).sum(axis=1).max(initial=0.0))
     return _NULL_WEIGHT * size / float(np.count_nonzero(block.null.z))
-
-
-def _border(block: MatrixData, coefficients: Ball) -> tuple[Array, Array]:
-    """Return the vector ``z`` as a column, and its weight."""
-    if block.null is None:
-        return np.zeros((block.n, 0)), np.zeros(0)
-    return block.null.z[:, None], np.array([_null_weight(block, coefficients)])
 
 
 class _Core(NamedTuple):
@@ -450,10 +446,3 @@ def independent_sets(S: sp.csr_array) -> Iterator[IntArray]:
         rest = np.setdiff1d(np.arange(graph.shape[0]), chosen)
         across = sp.csr_array(graph[rest][:, chosen])
         graph = sp.csr_array(graph[rest][:, rest] + across @ across.T)
-
-
-def _lowest(W: SparsePlusLowRank) -> tuple[float, float]:
-    """Return the lowest Ritz value of Lanczos's method and the length of its residual."""
-    (value, *_), vectors = lowest(W, 1, _LANCZOS_STEPS)
-    v = vectors[:, 0]
-    return float(value), float(np.linalg.norm(W @ v - value * v))

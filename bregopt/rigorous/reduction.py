@@ -151,7 +151,8 @@ def _on_range(block: MatrixData, m: int) -> tuple[MatrixData, Array | None]:
         )
     terms = [_pairs(block, H, a) for a in range(r)]
     A = [sparse_product(block.A, block.A_rad, term)[rows] for term in terms]
-    C = [_cost(block, term) for term in terms]
+    priced = block.C.magnitude.any()
+    C = [term.T @ block.C if priced else Ball.exact(np.zeros(term.mid.shape[1])) for term in terms]
     i, j = np.triu_indices(r)
     mid, rad = (np.hstack([getattr(part, name) for part in A]) for name in ("mid", "rad"))
     on = MatrixData(
@@ -234,13 +235,6 @@ def _pairs(block: MatrixData, H: Ball, a: int) -> Ball:
     both = one + other
     both.mid[:, 0], both.rad[:, 0] = one.mid[:, 0], one.rad[:, 0]
     return both
-
-
-def _cost(block: MatrixData, terms: Ball) -> Ball:
-    if not block.C.magnitude.any():
-        return Ball.exact(np.zeros(terms.mid.shape[1]))
-    found: Ball = terms.T @ block.C
-    return found
 
 
 def _listed(values: Array, rows: IntArray, m: int) -> sp.csr_array:
@@ -382,9 +376,11 @@ def with_bounded_slack(program: Program, bound: float) -> tuple[Program, Data]:
         costs -= sum(map(Fraction, block.C.mid[on].tolist()), Fraction(0))
     column, cost = _enclosed(sums), _enclosed([costs])
     rows = np.flatnonzero((column.mid != 0) | (column.rad != 0))
+    places = rows, np.zeros(len(rows), dtype=np.intp)
+    added = sp.csr_array((column.mid[rows], places), (program.m, 1))
     wider = replace(
         program,
-        B=sp.csr_array(sp.hstack([program.B, _column(column.mid, rows)])),
+        B=sp.csr_array(sp.hstack([program.B, added])),
         c=np.append(program.c, cost.mid),
         u_lo=np.append(program.u_lo, 0.0),
         u_hi=np.append(program.u_hi, np.inf),
@@ -427,11 +423,6 @@ def with_violations(program: Program, X: Sequence[Array], u: Array) -> tuple[Pro
         columns=(),
     )
     return stated, np.concatenate([u, np.maximum(violations, 0.0)])
-
-
-def _column(values: Array, rows: IntArray) -> sp.csr_array:
-    zero = np.zeros(len(rows), dtype=np.intp)
-    return sp.csr_array((values[rows], (rows, zero)), (len(values), 1))
 
 
 def _enclosed(numbers: Sequence[Fraction]) -> Ball:

@@ -255,11 +255,8 @@ def _norms(data: Data, point: Point) -> Array:
 def _inside(data: Data, u: Array) -> Array:
     """Return the nearest variables in their box and cones."""
     u = np.minimum(np.maximum(u, data.u_lo), data.u_hi)
-    cones = data.cones
-    for start, size in zip(cones.starts, cones.dimensions, strict=True):
-        index = cones.index[start : start + size]
-        length = Ball.exact(u[index[1:]]).frobenius() if size > 1 else 0.0
-        u[index[0]] = max(u[index[0]], length)
+    for axis, *others in data.cones.groups:
+        u[axis] = max(u[axis], Ball.exact(u[others]).frobenius())
     return u
 
 
@@ -267,9 +264,7 @@ def _movable(data: Data, u: Array) -> IntArray:
     """Return the variables with room to change."""
     size = float(np.abs(u).max(initial=0.0))
     room = np.minimum(u - data.u_lo, data.u_hi - u) > _ROOM * np.maximum(np.abs(u), _ROOM * size)
-    cones = data.cones
-    for start, dimension in zip(cones.starts, cones.dimensions, strict=True):
-        index = cones.index[start : start + dimension]
+    for index in data.cones.groups:
         length = float(np.linalg.norm(u[index[1:]]))
         room[index] = u[index[0]] - length > _ROOM * max(u[index[0]], _ROOM * size)
     return np.flatnonzero(room)
@@ -283,11 +278,9 @@ def _in_cones(data: Data, u: Array, movable: IntArray, radius: float) -> bool:
         return False
     if (np.nextafter(u + reach, np.where(reach > 0, np.inf, u)) > data.u_hi).any():
         return False
-    cones = data.cones
-    for start, size in zip(cones.starts, cones.dimensions, strict=True):
-        index = cones.index[start : start + size]
+    for index in data.cones.groups:
         spread = 1.5 * float(reach[index].max())  # above the root of two: of axis and vector
-        length = Ball.exact(u[index[1:]]).frobenius() if size > 1 else 0.0
+        length = Ball.exact(u[index[1:]]).frobenius()
         if inflated(length + spread) > u[index[0]] and (spread or length > u[index[0]]):
             return False
     return True

@@ -272,7 +272,9 @@ def relaxed(
             return False
         if proof.decides(step.bound, best(), _MARGIN):  # its multipliers will prove it, no earlier ones
             why = _PROVEN
-        elif "tol" not in options and _error(step) <= _tol(proof, best()):
+        elif "tol" not in options and max(step.gap, step.primal_residual, step.dual_residual) <= _tol(
+            proof, best()
+        ):
             why = "" if proof.decides(step.value, best()) else _SHARP
         return bool(why)
 
@@ -296,11 +298,6 @@ def relaxed(
         answer = replace(answer, stop_reason=_NOTHING)
     warn_unproven(answer, tol)
     return answer
-
-
-def _error(at: Step) -> float:
-    """Return the largest of gap and residuals."""
-    return max(at.gap, at.primal_residual, at.dual_residual)
 
 
 def _tol(proof: Proof, part: IntArray) -> float:

@@ -134,7 +134,11 @@ class Fields:
 
     def parts(self, name: str) -> list[Fields]:
         """Return the entries of a list of tables, with the arrays of this file."""
-        found = self.fact(name, _are_tables, "a list of tables")
+
+        def are_tables(value: Any) -> bool:
+            return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+
+        found = self.fact(name, are_tables, "a list of tables")
         return [Fields(self.path, self._arrays, part) for part in found]
 
     def rank(self, name: str) -> int:
@@ -212,10 +216,6 @@ class Fields:
             wanted = ", ".join("any" if n is None else str(n) for n in shape)
             raise self.error(f"the shape of {name}", array.shape, f"({wanted})")
         return array
-
-
-def _are_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
 
 
 def sealed(arrays: Mapping[str, Any], facts: Mapping[str, Any], file_format: str = FORMAT) -> dict[str, Any]:
@@ -385,7 +385,8 @@ def _read_block(fields: Fields, n: int, b: int, m: int) -> MatrixData:
     shape = (m, len(i))
     A = _required(fields, fields.matrix(f"A{b}", shape), f"A{b}")
     rad = fields.matrix(f"A_rad{b}", shape, least=0.0)
-    if rad is not None and not _same_places(A, rad):
+    same = rad is None or (np.array_equal(A.indptr, rad.indptr) and np.array_equal(A.indices, rad.indices))
+    if not same:
         raise ValueError(f"{fields.path}: A_rad{b} has other entries than A{b}")
     cap = fields.number("cap") if "cap" in fields else None
     if cap is not None and not 0 < cap < math.inf:
@@ -401,10 +402,6 @@ def _read_block(fields: Fields, n: int, b: int, m: int) -> MatrixData:
     return MatrixData(
         fields.text("name"), n, i, j, A, rad, fields.ball(f"C{b}", (len(i),)), cap, anchor, null=null
     )
-
-
-def _same_places(A: Any, B: Any) -> bool:
-    return np.array_equal(A.indptr, B.indptr) and np.array_equal(A.indices, B.indices)
 
 
 def _read_anchor(fields: Fields, n: int, b: int) -> Anchor | None:

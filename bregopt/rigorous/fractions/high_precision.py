@@ -288,9 +288,9 @@ class _StandardForm:
         self.rows, self.costs = rows_of(data)
         self.b = [Fraction(0)] * data.m
         places: dict[int, Entry] = {}
-        for start, size in zip(data.cones.starts, data.cones.dimensions, strict=True):
-            cone = self._cone(int(size))
-            places |= {int(j): (cone, 0, i) for i, j in enumerate(data.cones.index[start : start + size])}
+        for index in data.cones.groups:
+            cone = self._cone(len(index))
+            places |= {int(j): (cone, 0, i) for i, j in enumerate(index)}
         self._ends: list[tuple[Fraction, int, Entry | None]] = []  # of each variable: end, sign, place
         for j in range(data.k):
             self._add_variable(data, j, places.get(j))

@@ -382,8 +382,8 @@ def vanishes(row: Vector, v: dict[Any, float]) -> bool:
 
 def in_cones(data: Data, z: dict[int, Fraction]) -> bool:
     """Whether a vector is in the second-order cones; each is its own dual."""
-    for start, size in zip(data.cones.starts, data.cones.dimensions, strict=True):
-        axis, *others = (z.get(j, Fraction(0)) for j in data.cones.index[start : start + size].tolist())
+    for index in data.cones.groups:
+        axis, *others = (z.get(j, Fraction(0)) for j in index.tolist())
         if axis < 0 or axis * axis < sum((x * x for x in others), Fraction(0)):
             return False
     return True

@@ -131,10 +131,11 @@ def rational_point(
     if any(block.anchor is not None for block in whole.matrices) or (whole.kind != int(Penalty.HARD)).any():
         raise ValueError("the objective is not linear: its value is no fraction; expected linear objectives")
     if certificate.point is None:
+        entry = f"{whole.matrices[0].name}[0, 0]" if whole.matrices else "u"
         raise ValueError(
             "no feasible point with room inside the cone is proven, so that rounding would leave the cone; "
             "verify().reasons['upper'] says what is missing. Where several rows only together, or in several "
-            f"steps, fix parts of a matrix to zero, add these as rows, such as {_first_entry(whole)} == 0"
+            f"steps, fix parts of a matrix to zero, add these as rows, such as {entry} == 0"
         )
     if _has_radii(whole):
         raise ValueError(
@@ -158,10 +159,6 @@ def rational_point(
     found = _Point(whole, X, rounded.variables())
     found.check()
     return tuple(_array(M, len(M)) for M in X), found.variables(), found.value()
-
-
-def _first_entry(data: Data) -> str:
-    return f"{data.matrices[0].name}[0, 0]" if data.matrices else "u"
 
 
 def bound_of_point(
