@@ -134,7 +134,9 @@ def recession(program: Program, X: Sequence[Array], largest: float = _LARGEST_RE
     fixed = rows[:, kept]
     sizes = np.linalg.norm(fixed, axis=1)
     unchanged = null_space(fixed[sizes > 0] / sizes[sizes > 0, None], _RECEDING_RANK)
-    basis = _row_space(unchanged[:, :matrices])
+    # Their matrices: the rows of an orthonormal basis.
+    _, s, Q = np.linalg.svd(unchanged[:, :matrices], full_matrices=False)
+    basis = Q[s > _RECEDING_RANK]
     directions = np.zeros((len(basis), len(own)))
     directions[:, own] = basis
     point = np.concatenate([svec(X_b) for X_b in X])
@@ -147,8 +149,10 @@ def recession(program: Program, X: Sequence[Array], largest: float = _LARGEST_RE
     found = Equalities(stacks, np.zeros(len(directions))).exposing(w)
     if found is None:
         return _of_integers(program, rows, X)
+    # The combination of directions that change nothing with these matrices.
+    weights = np.linalg.lstsq(unchanged[:, :matrices].T, found.w @ basis, rcond=None)[0]
     whole = np.zeros(len(kept))
-    whole[kept] = _whole_direction(unchanged, found.w @ basis)
+    whole[kept] = weights @ unchanged
     return Recession(program, found.U, whole)
 
 
@@ -215,20 +219,6 @@ def _products(rows: Array, U: Sequence[Array], others: Sequence[Array]) -> Array
     products: Array = np.concatenate(parts, axis=1)
     noise = _PRODUCT_NOISE * np.linalg.norm(rows, axis=1)[:, None]
     return np.where(np.abs(products) > noise, products, 0.0)
-
-
-def _whole_direction(unchanged: Array, D: Array) -> Array:
-    """Return the combination of directions that change nothing whose matrices are `D`, a vector."""
-    weights = np.linalg.lstsq(unchanged[:, : len(D)].T, D, rcond=None)[0]
-    whole: Array = weights @ unchanged
-    return whole
-
-
-def _row_space(M: Array) -> Array:
-    """Return an orthonormal basis of the row space, its rows."""
-    _, s, Q = np.linalg.svd(M, full_matrices=False)
-    basis: Array = Q[s > _RECEDING_RANK]
-    return basis
 
 
 # --- The face of the dual ------------------------------------------------------------------------------

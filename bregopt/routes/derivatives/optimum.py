@@ -125,12 +125,12 @@ class Optimum:
     def system(self) -> KKTSystem:
         """The linearized optimality conditions."""
         _, D = self.active.target(self.y)
-        B = self.program.B[self.rows][:, self.variables].toarray() if self.program.k else self._no_columns
+        B = (
+            self.program.B[self.rows][:, self.variables].toarray()
+            if self.program.k
+            else np.zeros((len(self.rows), 0))
+        )
         return KKTSystem(self.points, self.A, B, D[self.rows])
-
-    @property
-    def _no_columns(self) -> Array:
-        return np.zeros((len(self.rows), 0))
 
     @cached_property
     def missed(self) -> Array:

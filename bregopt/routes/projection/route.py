@@ -245,7 +245,7 @@ def method_of(program: Program, settings: Any) -> str:
 
 def refusal(program: Program, settings: Any) -> str | None:
     """Return the reason why a program is not taken, None if it is."""
-    program = _squared(program, settings)
+    program = presolve(program, _NORM, settings).program
     if program.cones.count:
         return "of second-order cones it takes the least norm of one matrix minus a constant"
     without_divergence = _without_divergence(program, settings)
@@ -269,11 +269,6 @@ def refusal(program: Program, settings: Any) -> str | None:
             if SCALARS[penalty].of_ratios and not kind.essentially_smooth:
                 return f"rows with the {penalty.name.lower()} penalty do not go with {kind.phrase()}"
     return None
-
-
-def _squared(program: Program, settings: Any) -> Program:
-    """Return the program with the square of the norm that is its objective, if it has one."""
-    return presolve(program, _NORM, settings).program
 
 
 def reduced(program: Program, settings: Any) -> Program:

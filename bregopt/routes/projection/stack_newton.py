@@ -449,7 +449,12 @@ def _direction(stack: EntryStack, at: _Points, formed: bool) -> tuple[Array, Arr
         diagonal = _away_from_zero(_hessian_diagonal(stack, derivative))
 
         def product(v: Array) -> Array:
-            return _hessian_product(stack, derivative, v)
+            # Products with the negative Hessians of the dual functions, shape (B, m).
+            P, V = derivative.P, derivative.V
+            inside = P.transpose(0, 2, 1) @ stack.times(v, V)
+            R = V @ np.swapaxes(inside * derivative.G, 1, 2)
+            weight = 1.0 if stack.alone else np.where(stack.i == stack.j, 1.0, 0.5)
+            return derivative.sign * stack.entries_of(P, R) + derivative.share * weight * v
 
     if formed and stack.alone:
         of_H += _RIDGE * diagonal
@@ -534,15 +539,6 @@ def _hessian(stack: EntryStack, derivative: StackedDerivative) -> Array:
         H *= derivative.sign
         diagonal_of(H)[:] += derivative.share * (1.0 if stack.alone else np.where(i == j, 1.0, 0.5))
     return H
-
-
-def _hessian_product(stack: EntryStack, derivative: StackedDerivative, v: Array) -> Array:
-    """Return the products with the negative Hessians of the dual functions, shape (B, m)."""
-    P, V = derivative.P, derivative.V
-    inside = P.transpose(0, 2, 1) @ stack.times(v, V)
-    R = V @ np.swapaxes(inside * derivative.G, 1, 2)
-    weight = 1.0 if stack.alone else np.where(stack.i == stack.j, 1.0, 0.5)
-    return derivative.sign * stack.entries_of(P, R) + derivative.share * weight * v
 
 
 def _hessian_diagonal(stack: EntryStack, derivative: StackedDerivative) -> Array:

@@ -203,21 +203,18 @@ class AugmentedLagrangian:
             self.steps += 1
             if alpha == 0 and self._damping >= _LARGEST_DAMPING:
                 break
-            self._adapt(alpha)
+            # Adapt the damping to the length of a step.
+            factor = 1.0
+            if alpha == 1:
+                factor = _DAMPING_DECREASE
+            elif alpha < _SHORT_STEP:
+                factor = _DAMPING_INCREASE
+            self._damping = min(max(self._damping * factor, _LEAST_DAMPING), _LARGEST_DAMPING)
             at = new
         self.Y = at.psd_part(self._sigma)
         self.Z, self.y, self._Y = at.Z, at.rows.y, at.Y
         if settled or at_round_off:
             self._sigma = min(self._sigma * _PENALTY_GROWTH, _LARGEST_PENALTY)
-
-    def _adapt(self, alpha: float) -> None:
-        """Adapt the damping to the length of a step."""
-        factor = 1.0
-        if alpha == 1:
-            factor = _DAMPING_DECREASE
-        elif alpha < _SHORT_STEP:
-            factor = _DAMPING_INCREASE
-        self._damping = min(max(self._damping * factor, _LEAST_DAMPING), _LARGEST_DAMPING)
 
     def _point(self, Y: Array) -> _Point:
         scaled, sigma = self._scaled, self._sigma

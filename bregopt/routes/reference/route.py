@@ -316,17 +316,13 @@ def _solved(
     if "cvxpy" not in sys.modules:
         checkpoint(seconds=tuning.import_seconds)
     translation = joined(program)
-    compiling = _seconds_to_compile(program, tuning)
-    reported = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
-    return translation, reported
-
-
-def _seconds_to_compile(program: Program, tuning: ReferenceTuning) -> float:
-    """Return an estimate of CVXPY's compile time in seconds; it is one call without a checkpoint."""
+    # An estimate of CVXPY's compile time in seconds; it is one call without a checkpoint.
     entries = program.m + sum(block.n**2 for block in program.blocks)
     cones = sum(b.nearness.kind.cvxpy_cones * b.n for b in program.blocks if b.nearness)
     seconds = tuning.compile_seconds + tuning.compile_seconds_entry * entries
-    return seconds + tuning.compile_seconds_cone * cones
+    compiling = seconds + tuning.compile_seconds_cone * cones
+    reported = backend.solve(translation.problem, tol, settings.max_iter, settings.verbose, compiling)
+    return translation, reported
 
 
 def _answer(
