@@ -526,8 +526,7 @@ def _omega(t: Array) -> Array:
     """Return ``t - log(1 + t)`` with all digits."""
     small = np.abs(t) < 1e-4
     series = t**2 * (0.5 - t * (1 / 3 - t * (0.25 - t / 5)))
-    exact: Array = np.where(small, series, t - np.log1p(np.where(small, 0.0, t)))
-    return exact
+    return np.where(small, series, t - np.log1p(np.where(small, 0.0, t)))
 
 
 def _inverse_omega(value: float) -> float:

@@ -459,8 +459,7 @@ def _price_units(program: Program) -> Array:
     size = np.where(column > 0, scale_of(program).price * column, np.abs(program.c))
     if program.tangent is not None:
         size = np.maximum(size, program.tangent.costs)
-    units: Array = np.maximum(size, TINY)
-    return units
+    return np.maximum(size, TINY)
 
 
 def row_residuals(point: PrimalDualPoint) -> Array:
@@ -477,8 +476,7 @@ def row_residuals(point: PrimalDualPoint) -> Array:
     round_off = (reach <= ROW_NOISE * norms * rho) & (missed <= 4 * EPS * norms * rho)
     missed = np.where(round_off, 0.0, missed)
     stated = np.maximum(sizes, norms * rho)
-    residuals: Array = missed / np.maximum(np.minimum(reach, stated), TINY)
-    return residuals
+    return missed / np.maximum(np.minimum(reach, stated), TINY)
 
 
 def divergence_factor(point: PrimalDualPoint) -> float:

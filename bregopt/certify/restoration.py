@@ -60,8 +60,7 @@ class Restored(NamedTuple):
     def changed(self, b: int, P: Array) -> Array:
         """Return ``K P`` with ``K = T - I`` for one block."""
         T = self.T[b]
-        product: Array = T @ P - P if T.ndim == 2 else (T - 1)[:, None] * P
-        return product
+        return T @ P - P if T.ndim == 2 else (T - 1)[:, None] * P
 
     def left(self, b: int, P: Array) -> Array:
         """Return ``K P`` of the rest for one block."""
@@ -76,8 +75,7 @@ class Restored(NamedTuple):
 
 
 def _times(T: Array, P: Array) -> Array:
-    product: Array = T @ P if T.ndim == 2 else T[:, None] * P
-    return product
+    return T @ P if T.ndim == 2 else T[:, None] * P
 
 
 def restored(program: Program, X: Sequence[Array], u: Array, y: Array) -> Restored | None:
@@ -231,8 +229,7 @@ def _acting(program: Program, X: Sequence[Array], activity: Array, y: Array) -> 
             power = 0 if degree is None else 2 - degree
             response += program.A.of_block(b).norms() ** 2 * mean**power / nearness.mu
     at_bound = (y != 0) & (slack <= np.abs(y) * response)
-    mask: Mask = bounds.hard & (bounds.equal | (bounds.violation(activity) > 0) | at_bound)
-    return mask
+    return bounds.hard & (bounds.equal | (bounds.violation(activity) > 0) | at_bound)
 
 
 def _target(program: Program, activity: Array, y: Array) -> Array:

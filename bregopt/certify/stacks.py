@@ -337,8 +337,7 @@ def _relative(stack: EntryStack, X: Array, radius: Array) -> Array:
         return radius / np.maximum(diagonal[:, -1], TINY)
     if stack.n == 1:
         return np.zeros(len(X))
-    unit: Array = radius / np.sqrt(np.maximum(2 * diagonal[:, 0] * diagonal[:, 1], TINY))
-    return unit
+    return radius / np.sqrt(np.maximum(2 * diagonal[:, 0] * diagonal[:, 1], TINY))
 
 
 class Certified(NamedTuple):

@@ -221,8 +221,7 @@ def cone_curvature(z: Array, x: Array, size: float) -> Array:
     size : float
         A bound on ``|X* - F|``.
     """
-    factors: Array = z[:, None] / np.maximum(np.maximum(x, 0.0) + size, TINY)
-    return factors
+    return z[:, None] / np.maximum(np.maximum(x, 0.0) + size, TINY)
 
 
 def curvature_of(V: Array, squares: Array, ratio: Array, i: IntArray, j: IntArray) -> tuple[Array, Array]:

@@ -127,8 +127,7 @@ class Dualized(Reduced):
     def _multipliers(self, own: Array) -> Array:
         """Return the multipliers of the rows of ``K`` from the variables of the dual."""
         count = len(self.form.kept)
-        multipliers: Array = np.bincount(self.multiplied, own, count + len(self.held))[:count].astype(float)
-        return multipliers
+        return np.bincount(self.multiplied, own, count + len(self.held))[:count].astype(float)
 
 
 # Pays on: matrix inequality of order 30 in 20 variables.
@@ -348,8 +347,7 @@ class MatrixInequalities:
     def entries(self, matrices: Any) -> Array:
         """Return the entries of the matrices, shape ``(q,)``."""
         stacks = [np.asarray(S)[None] for S in matrices]
-        entries: Array = Svec(self.whole.A.orders, 0).vectors(stacks, np.zeros((1, 0)))[0]
-        return entries
+        return Svec(self.whole.A.orders, 0).vectors(stacks, np.zeros((1, 0)))[0]
 
     def multipliers(self, Z: Array, y: Array, prices: Array) -> Array:
         """Return multipliers of all rows with the slack ``prices - A*(y) = Z`` on the defined entries.
@@ -504,8 +502,7 @@ def _values(rows: Any, row: IntArray, entry: IntArray) -> Array:
     """Return the given elements of a sparse matrix, which are stored, row by row in ascending order."""
     width = rows.shape[1]
     key = _row_of(rows) * width + rows.indices
-    values: Array = rows.data[np.searchsorted(key, row * width + entry)]
-    return values
+    return rows.data[np.searchsorted(key, row * width + entry)]
 
 
 def _columns(A: Any, kept: IntArray) -> Any:

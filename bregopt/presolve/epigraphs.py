@@ -260,8 +260,7 @@ def _opposite(program: Program, variable: IntArray, rows: IntArray, scale: Array
     place = np.arange(count), table.shape[1] - program.k + variable
     alone = (1 / scale * scale).sum(axis=0)  # rounded as in both parts
     own = sp.csr_array((alone, place), (count, table.shape[1]))
-    opposite: Mask = np.asarray(abs(parts[0] + parts[1] - own).sum(axis=1)).ravel() == 0
-    return opposite
+    return np.asarray(abs(parts[0] + parts[1] - own).sum(axis=1)).ravel() == 0
 
 
 # --- Differences ----------------------------------------------------------------------------------------

@@ -288,15 +288,13 @@ class Condensed(Reduced):
         """Return the least multipliers of the given equalities with the effect of those of the new ones."""
         stacks, columns = Svec.of(self.whole).points((self.V @ (w / self.s**2))[None])
         activity = self._equalities.activity(tuple(S[0] for S in stacks), columns[0])
-        least: Array = activity / self._sizes**2
-        return least
+        return activity / self._sizes**2
 
     def _combined(self, y: Array) -> Array:
         """Return the multipliers of the new equalities with the effect of those of the given ones."""
         program = self._equalities
         stacks = [program.A.adjoint(y, b)[None] for b in range(len(program.blocks))]
-        combined: Array = Svec.of(program).vectors(stacks, (y @ program.B)[None])[0] @ self.V
-        return combined
+        return Svec.of(program).vectors(stacks, (y @ program.B)[None])[0] @ self.V
 
 
 # Pays on: 400 equalities that contradict each other, von Neumann.

@@ -162,8 +162,7 @@ def _may_be_psd(rows: Rows, sign: float, face: Face) -> Mask:
     least, largest = np.zeros((2, rows.m))
     np.minimum.at(least, row, sign * value)
     np.maximum.at(largest, row, sign * value)
-    mask: Mask = (least >= 0) & (largest > 0)
-    return mask
+    return (least >= 0) & (largest > 0)
 
 
 def _diagonals(rows: Rows) -> tuple[Array, IntArray]:

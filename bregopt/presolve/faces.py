@@ -399,8 +399,7 @@ def _vanishing(program: Program, faces: Sequence[Face]) -> Mask:
             activity[term.at] += term.rows.apply(X_b)
             size[term.at] += term.norms * X_b.trace()
     alone = program.bounds.hard & program.alone
-    mask: Mask = alone & (np.abs(activity) <= FACE_NOISE * size)
-    return mask
+    return alone & (np.abs(activity) <= FACE_NOISE * size)
 
 
 # --- Faces that a singular point shows --------------------------------------------------------------------

@@ -175,8 +175,7 @@ class _Search:
 
         def without(terms: Mask) -> Mask:
             """Return the sums with none of the given terms."""
-            none: Mask = np.bincount(row[terms], minlength=len(self._sums)) == 0
-            return none
+            return np.bincount(row[terms], minlength=len(self._sums)) == 0
 
         done = without(np.ones(len(row), dtype=bool))  # rows of two equal entries
         empty = done

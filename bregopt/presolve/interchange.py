@@ -68,8 +68,7 @@ class Interchanged(Reduced):
     def _shared(self, y: Array) -> Array:
         """Return multipliers with the same sums of which the rows of a color have their mean."""
         means = np.bincount(self.group, self.sign * y) / np.bincount(self.group)
-        shared: Array = self.sign * means[self.group]
-        return shared
+        return self.sign * means[self.group]
 
 
 # Pays on: sparse component within a norm, n = 24.

@@ -98,8 +98,7 @@ class Recession:
         right = np.concatenate([*costs, program.c[program.free]])
         equations = np.array([self._on_range(unit) for unit in units]).T
         left = right - self._on_range(y)
-        nearest: Array = y + np.linalg.lstsq(equations, left, rcond=_RECEDING_RANK)[0] @ units
-        return nearest
+        return y + np.linalg.lstsq(equations, left, rcond=_RECEDING_RANK)[0] @ units
 
     def _on_range(self, y: Array) -> Array:
         """Return ``A*(y) U`` and ``B'y`` of the free variables, as a vector."""

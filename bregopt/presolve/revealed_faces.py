@@ -258,8 +258,7 @@ class Equalities:
         S, left = np.concatenate(moved, axis=2), mix.T @ (N.T @ K)
         S -= (S @ others) @ others.T
         left = left - (left @ others) @ others.T
-        t: Array = np.linalg.lstsq(S.transpose(0, 2, 1).reshape(-1, d), left.ravel(), rcond=_TURN_RANK)[0]
-        return t
+        return np.linalg.lstsq(S.transpose(0, 2, 1).reshape(-1, d), left.ravel(), rcond=_TURN_RANK)[0]
 
     def _checked(self, w: Array, rank: int, N: Array) -> ExposingVector | None:
         """Return the exposing vector if ``F`` is psd with ``b'w = 0`` up to round-off, None otherwise."""
@@ -283,8 +282,7 @@ def _nearer(w: Array, K: Array, miss: float) -> Array:
         return w
     squares, P = np.linalg.eigh(K @ K.T)
     damping = max(miss**2, _EXPOSING_DAMPING * float(squares[-1]))
-    nearer: Array = P @ (damping / (np.maximum(squares, 0.0) + damping) * (P.T @ w))
-    return nearer
+    return P @ (damping / (np.maximum(squares, 0.0) + damping) * (P.T @ w))
 
 
 def _vanishing(K: Array, miss: float) -> tuple[Array, Array]:

@@ -97,13 +97,11 @@ def _sizes_of_columns(M: Any) -> Array:
         for of, elements, factors in sides:
             left = logarithms + sum(other[place] for place, _, other in sides)
             factors -= np.bincount(of, left, len(factors)) / elements
-    factors_of_columns: Array = np.exp2(sides[1][2])
-    return factors_of_columns
+    return np.exp2(sides[1][2])
 
 
 def _power_of_two(sizes: Array) -> Array:
-    nearest: Array = np.exp2(np.round(np.log2(sizes)))
-    return nearest
+    return np.exp2(np.round(np.log2(sizes)))
 
 
 @dataclass(frozen=True, eq=False)

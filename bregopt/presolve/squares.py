@@ -110,8 +110,7 @@ class Squared(Reduced):
     def _at(self, X: Array) -> Array:
         """Return the elements at a matrix."""
         e = self.elements
-        v: Array = (e.right - e.entry * svec(X[None])[0][e.place]) / e.own
-        return v
+        return (e.right - e.entry * svec(X[None])[0][e.place]) / e.own
 
     def _multipliers(self, own: Array, S: Array | None) -> Array:
         """Return multipliers of all rows from those of the square; zero where the norm is zero."""

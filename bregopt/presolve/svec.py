@@ -74,8 +74,7 @@ def svec(stack: Array) -> Array:
     """Return the vectors of symmetric matrices of order `n`, arrays of shape ``(..., n, n)``."""
     n = stack.shape[-1]
     entries = stack.reshape(*stack.shape[:-2], n * n)
-    vectors: Array = entries.take(_places(n)[0], axis=-1) * _upper(n)[2]
-    return vectors
+    return entries.take(_places(n)[0], axis=-1) * _upper(n)[2]
 
 
 def smat(vectors: Array, n: int) -> Array:
@@ -404,8 +403,7 @@ class Merged(Reduced):
         tight = np.where(y > 0, lo == self.program.bounds.lo[self.of], hi == self.program.bounds.hi[self.of])
         weight = np.where(bounds.kind == _HINGE, bounds.gamma, 1.0) * tight
         total = np.bincount(self.of, weight, len(self.left))[self.of]
-        shared: Array = self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
-        return shared
+        return self.sign * y * np.divide(weight, total, out=np.zeros(len(y)), where=total > 0)
 
 
 # Pays on: embedding of distances, n = 20.

@@ -275,8 +275,7 @@ def in_ratios(program: Program, kinds: frozenset[Penalty] = _RATIOS) -> Mask:
     if not program.bounds.kinds & kinds:
         return np.zeros(program.k, dtype=bool)
     rows = np.isin(program.bounds.kind, [int(kind) for kind in kinds])
-    mask: Mask = np.asarray(abs(program.B[rows]).sum(axis=0)).ravel() > 0
-    return mask
+    return np.asarray(abs(program.B[rows]).sum(axis=0)).ravel() > 0
 
 
 # Pays on: a matrix that equals its transpose, n = 24.

@@ -35,8 +35,7 @@ class LinearProgram:
     @property
     def columns(self) -> int:
         """The number of columns."""
-        count: int = self._model.getNumCol()
-        return count
+        return self._model.getNumCol()
 
     def set(self, option: str, value: Any) -> None:
         """Set an option of HiGHS."""

@@ -151,8 +151,7 @@ def descent_along(curve: _Curve, step: Array) -> Array:
     exponent = curve.exponent(step)
     if not np.isfinite(exponent).all() or not exponent.any():
         return np.zeros_like(step)
-    scaled: Array = exponent * min(1.0, _LARGEST_POWER / float(np.abs(np.linalg.eigvalsh(exponent)).max()))
-    return scaled
+    return exponent * min(1.0, _LARGEST_POWER / float(np.abs(np.linalg.eigvalsh(exponent)).max()))
 
 
 def _fraction(change: float, expected: float) -> float:
@@ -198,8 +197,7 @@ class _Geodesic:
     def at(self, exponent: Array, t: float) -> Array:
         """Return a factor of the matrix at `t`."""
         powers, Q = np.linalg.eigh(exponent)
-        root: Array = (self._root @ Q) * np.exp(t * powers / 2)
-        return root
+        return (self._root @ Q) * np.exp(t * powers / 2)
 
 
 class _Exponential:
@@ -234,8 +232,7 @@ class _Exponential:
 
     def at(self, exponent: Array, t: float) -> Array:
         logs, Q = np.linalg.eigh(np.diag(self.logs) + t * exponent)
-        root: Array = (self.U @ Q) * np.exp(logs / 2)
-        return root
+        return (self.U @ Q) * np.exp(logs / 2)
 
 
 _Curve = _Geodesic | _Exponential
@@ -257,8 +254,7 @@ def preconditioner(at: Point, exponential: bool) -> Operator:
 
     def hessian(A: Array) -> Array:
         own = U @ ((U.T @ A @ U) / means) @ U.T
-        total: Array = own + (2 * H @ A @ H + np.vdot(H, A) * H) / k
-        return total
+        return own + (2 * H @ A @ H + np.vdot(H, A) * H) / k
 
     near = _two_term_inverse(at, _fourth_root(curve))
     return lambda G: conjugate_gradients(hessian, G, near, _RESIDUAL, _STEPS)[0]
@@ -266,8 +262,7 @@ def preconditioner(at: Point, exponential: bool) -> Operator:
 
 def _fourth_root(curve: _Exponential) -> Array:
     """Return ``R`` with ``(R R')^2 = M``."""
-    root: Array = curve.U * np.exp(curve.logs / 4)
-    return root
+    return curve.U * np.exp(curve.logs / 4)
 
 
 def _two_term_inverse(at: Point, root: Array) -> Operator:
@@ -284,7 +279,6 @@ def _two_term_inverse(at: Point, root: Array) -> Operator:
         R = T.T @ G @ T
         B = R / spread
         B[np.diag_indices(len(d))] -= correction * float(correction @ R.diagonal())
-        step: Array = T @ B @ T.T
-        return step
+        return T @ B @ T.T
 
     return solve

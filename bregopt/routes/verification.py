@@ -522,8 +522,7 @@ def _left_inverse(H: Array | None) -> Array | None:
     if H is None:
         return None
     Q, R = np.linalg.qr(H)
-    found: Array = scipy.linalg.solve_triangular(R, Q.T)
-    return found
+    return scipy.linalg.solve_triangular(R, Q.T)
 
 
 def _coordinates(X: Any, L: Array) -> Array:

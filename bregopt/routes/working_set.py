@@ -346,10 +346,7 @@ class _Rounds:
         count = int((out > _ROW_VIOLATION * self._settings.tol).sum())
         order = max(block.n for block in self._program.blocks)
         least = max(order, self._tuning.joining_growth * active_set.working.sum()) if self._loose else order
-        joining: IntArray = np.argsort(-out)[
-            : int(min(count, max(least, self._tuning.joining_share * count)))
-        ]
-        return joining
+        return np.argsort(-out)[: int(min(count, max(least, self._tuning.joining_share * count)))]
 
     def _against(self, active_set: ActiveSet, ray: Answer) -> IntArray:
         """Return the rows that oppose a ray most, enough that they outweigh its decrease of the objective."""
@@ -360,8 +357,7 @@ class _Rounds:
         falls = float(own.c @ ray.u) + sum(b.cost_value(X) for b, X in zip(own.blocks, ray.X, strict=True))
         enough = np.searchsorted(np.cumsum(opposing[order]), 2 * abs(falls)) + 1
         order_of_X = max((block.n for block in program.blocks), default=0)
-        joining: IntArray = order[: max(int(enough), int(active_set.working.sum()), order_of_X)]
-        return joining
+        return order[: max(int(enough), int(active_set.working.sum()), order_of_X)]
 
     def _nearest(self, active_set: ActiveSet, answer: Answer) -> IntArray:
         """Return as many more rows as the working set has, those nearest to their bounds."""
@@ -369,8 +365,7 @@ class _Rounds:
         room = np.minimum(np.abs(activity - bounds.lo), np.abs(bounds.hi - activity))
         room[active_set.working] = np.inf
         count = min(int(active_set.working.sum()), int((~active_set.working).sum())) if self._loose else 0
-        nearest: IntArray = np.argsort(room)[:count]
-        return nearest
+        return np.argsort(room)[:count]
 
     def _may_sharpen(self, stop: StopReason) -> bool:
         """Whether a smaller tolerance with the same rows may improve the answer."""

@@ -101,8 +101,7 @@ class AlternatingDirections:
         self.multipliers = np.concatenate([y, n])
         self.primal = float(np.hypot(np.linalg.norm(missed), np.linalg.norm(beyond)))
         self.steps += 1
-        end: Array = np.concatenate([t - _OVERSTEP * s * rest, s * n])
-        return end
+        return np.concatenate([t - _OVERSTEP * s * rest, s * n])
 
     def _best(self, left: Array, n: Array, missed: Array) -> tuple[Array, Array]:
         """Return the best ``y`` for the prices `n` of bounds on entries, and what both leave of ``c - z``."""
@@ -173,5 +172,4 @@ class _Steps:
         gram[np.diag_indices(len(gram))] += _EXTRAPOLATION_RIDGE * (np.trace(gram) + length**2) + TINY
         self._tried = end, length
         shares = np.linalg.solve(gram, changes @ move) @ differences
-        new: Array = end - shares @ self._ends
-        return new
+        return end - shares @ self._ends

@@ -143,13 +143,11 @@ class StandardForm:
 
     def activity(self, x: Array) -> Array:
         """Return ``A x``, shape ``(m,)``."""
-        activity: Array = self.matrix @ x
-        return activity
+        return self.matrix @ x
 
     def adjoint(self, y: Array) -> Array:
         """Return ``A'y``, shape ``(size,)``."""
-        image: Array = self._transposed @ y
-        return image
+        return self._transposed @ y
 
     def matrices(self, x: Array) -> list[Array]:
         """Return the matrices of a point."""
@@ -180,13 +178,11 @@ class StandardForm:
         matrices = tuple(map(np.asarray, X))
         slacks = self._row * self.program.activity(matrices, u)
         v = np.concatenate([u * self._column_sizes, slacks[self._slack]])
-        x: Array = np.concatenate([*map(svec, matrices), v]) / self.primal
-        return x
+        return np.concatenate([*map(svec, matrices), v]) / self.primal
 
     def scaled(self, y: Array) -> Array:
         """Return multipliers of the program in scaled units: of the equations, then of bounds on entries."""
-        scaled: Array = (y / (self.dual * self._row))[self._order]
-        return scaled
+        return (y / (self.dual * self._row))[self._order]
 
     def given(self, x: Array, multipliers: Array) -> tuple[tuple[Array, ...], Array, Array]:
         """Return ``X``, ``u`` and ``y`` in the units of the program."""
@@ -215,8 +211,7 @@ class StandardForm:
 
         def corrected(right: Array) -> Array:
             y = solve(right)
-            found: Array = y - G @ small.solve(Ft @ y)
-            return found
+            return y - G @ small.solve(Ft @ y)
 
         return corrected
 
@@ -260,8 +255,7 @@ class StandardForm:
             share = max(share, float((out / (out + room)).max()))
         out = self.cones.outside(at[self.entries :][self.cones.index])
         share = max(share, float((out / (out + depth)).max(initial=0.0)))
-        repaired: Array = at + min(share, 1.0) * (inside - at)
-        return repaired
+        return at + min(share, 1.0) * (inside - at)
 
     @cached_property
     def inside(self) -> tuple[Array, Array, Array, Array] | None:
@@ -351,8 +345,7 @@ def _gram_solver(R: sp.csr_array) -> Callable[[Array], Array]:
         diagonal = np.maximum(np.asarray(R.multiply(R).sum(axis=1)).ravel(), _RIDGE)
 
         def product(y: Array) -> Array:
-            image: Array = R @ (transposed @ y) + _RIDGE * y
-            return image
+            return R @ (transposed @ y) + _RIDGE * y
 
         def scaled(right: Array) -> Array:
             return right / diagonal
@@ -368,8 +361,7 @@ def _gram_solver(R: sp.csr_array) -> Callable[[Array], Array]:
 
     M = sp.csc_array(M + sp.diags_array(np.where(diagonal > 0, _RIDGE, 1.0)))
     factor = splu(M, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    solved: Callable[[Array], Array] = factor.solve
-    return solved
+    return factor.solve
 
 
 # Pays on: 4,000 triangle inequalities, n = 60.

@@ -570,5 +570,4 @@ def _planes(
 def _fixed_to_zero(program: Program, at: IntArray, weight: Array) -> Mask:
     """Return the mask of the rows ``weight <z z', X>`` that fix the square to zero."""
     lo, hi = program.bounds.lo[at], program.bounds.hi[at]
-    mask: Mask = ((weight > 0) & (hi == 0)) | ((weight < 0) & (lo == 0))
-    return mask
+    return ((weight > 0) & (hi == 0)) | ((weight < 0) & (lo == 0))

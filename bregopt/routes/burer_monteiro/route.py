@@ -431,8 +431,7 @@ def _nearly_zero_rows(R: Array, zero: float) -> Mask:
     violations.
     """
     length = np.linalg.norm(R, axis=1)
-    small: Mask = (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
-    return small
+    return (length > 0) & (length < zero * np.sqrt(np.mean(length**2)))
 
 
 def _truncated(R: Array, tol: float) -> Array:

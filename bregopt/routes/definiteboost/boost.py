@@ -168,8 +168,7 @@ class Boost:
 
     def _relative(self, size: Array) -> Array:
         range_ = np.where(self.range > 0, self.range, np.inf)
-        relative: Array = size / (self.trace * range_)
-        return relative
+        return size / (self.trace * range_)
 
     def _move(self, k: int, error: float, equality: bool) -> None:
         """Step along a row; the multiplier of an inequality stops at zero instead of changing its sign."""

@@ -151,8 +151,7 @@ def no_margin(program: Program) -> str | None:
 
 def _bound_slopes(program: Program) -> Array:
     """Return the increase of each row's bounds as the objective increases by one."""
-    slope: Array = -np.asarray(program.B.todense()).ravel() / program.c[0]
-    return slope
+    return -np.asarray(program.B.todense()).ravel() / program.c[0]
 
 
 @dataclass

@@ -122,8 +122,7 @@ class _Point:
     @cached_property
     def activity(self) -> Array:
         """The activity of all rows."""
-        a: Array = self.model.R @ self.x + paid(self.model.terms, self._inside, len(self.y))
-        return a
+        return self.model.R @ self.x + paid(self.model.terms, self._inside, len(self.y))
 
     @cached_property
     def normals(self) -> Any:

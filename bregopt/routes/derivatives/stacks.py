@@ -98,8 +98,7 @@ class StackedCorrelations(PickledWithoutCache):
     @cached_property
     def missed(self) -> Array:
         """The distance of the diagonals from one."""
-        missed: Array = 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
-        return missed
+        return 1 - np.einsum("bij,bj->bi", self.V**2, self._values)
 
     @property
     def margins(self) -> Array:

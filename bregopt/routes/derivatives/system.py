@@ -183,8 +183,7 @@ class _Factor:
         of_V = 2 * (pulled @ M + self._slack(at.y) @ V @ slope)
         of_V -= V @ (V.T @ of_V)
         of_X0 = symmetrize(nearness.mu * divergence_of(nearness).anchor_derivative(slope))
-        gradient: Array = np.linalg.solve(self._inner, of_V.T).T + 2 * V @ (of_X0 @ self._inner)
-        return gradient
+        return np.linalg.solve(self._inner, of_V.T).T + 2 * V @ (of_X0 @ self._inner)
 
     def moved(self, at: Any, change: Any) -> Moved:
         dF, dV = self._changes(change)

@@ -161,8 +161,7 @@ class BlahutArimoto(Method):
         width = self.form.width
         if local is None:
             return np.full(width, np.nan)
-        slope: Array = -(self._term.L[width:].T @ local.gradient[width:])
-        return slope
+        return -(self._term.L[width:].T @ local.gradient[width:])
 
     def _local(self, x: Array) -> Local | None:
         f, y = self._term.function, self._term.arguments(x)
@@ -346,5 +345,4 @@ class _Mixing:
             return own
         R, G = (np.array(part).T for part in zip(*self._changes, strict=True))
         weights = np.linalg.lstsq(R, rest, rcond=1e-10)[0]
-        mixed: Array = own - G @ weights
-        return mixed
+        return own - G @ weights

@@ -342,11 +342,9 @@ def _root_of(M: Array, diagonal: Array) -> Array:
         M[np.diag_indices(len(M))] += share * EPS * diagonal
         root, info = lapack.dpotrf(M.T, lower=1, clean=0)
         if info == 0:
-            factor: Array = root
-            return factor
+            return root
     raise np.linalg.LinAlgError("the matrix is not positive definite")
 
 
 def _solved(root: Array, b: Array) -> Array:
-    x: Array = lapack.dpotrs(root, b, lower=1)[0]
-    return x
+    return lapack.dpotrs(root, b, lower=1)[0]

@@ -352,8 +352,7 @@ class EntropyPath(Method):
 
     def _slack_left(self, x: Array, locals_: Sequence[Local]) -> Array:
         """Return what the inequalities leave."""
-        left: Array = self.form.h - self.form.G @ x - self.paid(locals_)
-        return left
+        return self.form.h - self.form.G @ x - self.paid(locals_)
 
 
 # Pays on: a key rate of an image beside a cost, order 8.

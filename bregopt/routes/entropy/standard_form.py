@@ -135,8 +135,7 @@ class Term:
 
     def arguments(self, x: Array) -> Array:
         """Return the function's arguments at a point."""
-        y: Array = self.L @ x + self.b
-        return y
+        return self.L @ x + self.b
 
 
 def locals_at(terms: Sequence[Term], points: Sequence[Array]) -> list[Local] | None:

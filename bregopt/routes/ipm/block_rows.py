@@ -268,15 +268,13 @@ def _congruence(U: Any, P: Array, root: Array | None = None) -> Array:
         root = root_of(P) if root is None else root
         if root is not None:
             half = U @ root
-            product: Array = half @ half.T  # a matrix and its own transpose: half the cost
-            return product
+            return half @ half.T  # a matrix and its own transpose: half the cost
     return _times(U, U @ P)
 
 
 def _times(U: Any, half: Array) -> Array:
     """Return ``half U'``."""
-    product: Array = (U @ half.T).T if sp.issparse(U) else half @ U.T
-    return product
+    return (U @ half.T).T if sp.issparse(U) else half @ U.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -454,8 +452,7 @@ class BlockSchur:
         """Return numbers at these places: the Schur matrix is their sum plus its transpose."""
         if len(self.target) == 0:
             return np.zeros(0)
-        halves: Array = self._gram.assemble(X, K).ravel() / 2
-        return halves
+        return self._gram.assemble(X, K).ravel() / 2
 
 
 # --- Hessians of dual functions -------------------------------------------------------------------------

@@ -246,8 +246,7 @@ class FiniteBounds:
 
     @cached_property
     def _is_paired(self) -> Mask:
-        is_paired: Mask = (np.bincount(self.row, minlength=self.m) == 2)[self.row]
-        return is_paired
+        return (np.bincount(self.row, minlength=self.m) == 2)[self.row]
 
     def missing(self, activity: Array) -> Array:
         """Return ``b - a`` of each row where all are :attr:`exact`, zero without a finite bound."""

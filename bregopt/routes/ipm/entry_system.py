@@ -244,13 +244,11 @@ class _Triangle:
 
     def symmetric(self, G: Array) -> Array:
         """Return the entries of the symmetric part of a matrix."""
-        entries: Array = (G[self.i, self.j] + G[self.j, self.i]) / 2
-        return entries
+        return (G[self.i, self.j] + G[self.j, self.i]) / 2
 
     def doubled(self, S: Array) -> Array:
         """Return the entries, those above the diagonal twice."""
-        doubled: Array = S[self.i, self.j] * self.twice
-        return doubled
+        return S[self.i, self.j] * self.twice
 
     def congruence(self, P: Array) -> Array:
         """Return the map from rows as vectors, entries above the diagonal twice, to those of ``P'A P``."""
@@ -274,8 +272,7 @@ class _StoredFeatures:
         self._Ft, self._C = Ft, C
 
     def apply(self, x: Array) -> Array:
-        product: Array = (x if self._C is None else x @ self._C) @ self._Ft
-        return product
+        return (x if self._C is None else x @ self._C) @ self._Ft
 
     def adjoint(self, y: Array) -> Array:
         product: Array = self._Ft @ y
@@ -328,5 +325,4 @@ def _scaled(root: Array, S: Array) -> Array:
     """Return the symmetric part of ``inv(L) S inv(L)'``."""
     half, _ = lapack.dtrtrs(root, S, lower=1)
     scaled, _ = lapack.dtrtrs(root, half.T, lower=1)
-    symmetric: Array = (scaled + scaled.T) / 2
-    return symmetric
+    return (scaled + scaled.T) / 2

@@ -393,8 +393,7 @@ def _scaled_to_diagonal(program: Program, b: int, X: Array) -> Array:
     if (prescribed <= 0).any():
         return X
     scale = np.sqrt(prescribed / X.diagonal())
-    scaled: Array = scale[:, None] * X * scale
-    return scaled
+    return scale[:, None] * X * scale
 
 
 @dataclass(frozen=True, eq=False)

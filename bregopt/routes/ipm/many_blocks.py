@@ -290,8 +290,7 @@ class _DenseRows:
         tall = self._A.reshape(count, width * n, n)
         left = (tall @ X[self._blocks]).reshape(count, width, n * n)
         right = (tall @ K[self._blocks]).reshape(count, width, n, n).swapaxes(2, 3)
-        products: Array = left @ right.reshape(count, width, n * n).swapaxes(1, 2)
-        return products
+        return left @ right.reshape(count, width, n * n).swapaxes(1, 2)
 
     def add(self, H: Array, X: Array, K: Array) -> None:
         """Add the part of these blocks to the Schur matrix."""

@@ -98,8 +98,7 @@ class ScaledRows:
         if known is None or known[0] is not program.B or known[1] != kind:
             B = dense(program.B) if program.k else np.zeros((plan.m, 0))
             known = plan.scaled = program.B, kind, cls._made(plan, B, bounded, free)
-        found: ScaledRows | None = known[2]
-        return found
+        return known[2]
 
     @classmethod
     def _made(cls, plan: Plan, B: Array, bounded: Mask, free: Mask) -> ScaledRows | None:
@@ -153,13 +152,11 @@ class _Border:
 
     def multipliers(self, q: Array) -> Array:
         """Return the ``dy`` with ``F'dy = q`` of no combination."""
-        known: Array = self._Y_1 @ lapack.dtrtrs(self._S, q, trans=1)[0]
-        return known
+        return self._Y_1 @ lapack.dtrtrs(self._S, q, trans=1)[0]
 
     def variables(self, missing: Array) -> Array:
         """Return the ``du`` with ``F du = missing``."""
-        du: Array = lapack.dtrtrs(self._S, self._Y_1.T @ missing)[0]
-        return du
+        return lapack.dtrtrs(self._S, self._Y_1.T @ missing)[0]
 
 
 class _Factorized:

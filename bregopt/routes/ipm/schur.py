@@ -323,8 +323,7 @@ class DenseSchur:
         A, tall = self._of(rows)
         inverse, _ = lapack.dtrtri(Z_root, lower=1)
         G = (inverse @ (tall @ root).reshape(-1, *inverse.shape)).reshape(A.shape)
-        gram: Array = G @ G.T
-        return gram
+        return G @ G.T
 
     def _of(self, rows: IntArray) -> tuple[Array, Array]:
         """Return some rows, and all lines of their matrices."""
@@ -364,8 +363,7 @@ class _Chunk:
         """Return ``P A_l Q / 2`` for the rows of the chunk, shape ``(rows, n, n)``."""
         right = (self.half @ Q).reshape(self.count, -1, len(Q))
         left = P if self.support is None else P[self.support].transpose(0, 2, 1)
-        product: Array = left @ right
-        return product
+        return left @ right
 
 
 class Congruences:

@@ -116,8 +116,7 @@ def _combined_start(engine: Engine, program: Program, start: Start, inside: _Int
 
 
 def _combination(a: Array, b: Array, fraction: float) -> Array:
-    combination: Array = (1 - fraction) * a + fraction * b
-    return combination
+    return (1 - fraction) * a + fraction * b
 
 
 def _shifted_start(engine: Engine, program: Program, start: Start) -> Iterate | None:

@@ -487,12 +487,10 @@ class SemidefiniteMaster:
     def _to_bounds(self, activity: Array) -> Array:
         """Return the distances of activities from the nearer of their bounds."""
         bounds = self._program.bounds
-        nearer: Array = np.minimum(np.abs(activity - bounds.lo), np.abs(activity - bounds.hi))
-        return nearer
+        return np.minimum(np.abs(activity - bounds.lo), np.abs(activity - bounds.hi))
 
     def _can_be_fixed(self) -> Mask:
-        mask: Mask = self._program.bounds.lo < self._program.bounds.hi
-        return mask
+        return self._program.bounds.lo < self._program.bounds.hi
 
 
 def _implied(program: Program, bound: TraceBound) -> Mask:
@@ -505,8 +503,7 @@ def _implied(program: Program, bound: TraceBound) -> Mask:
     same = (np.abs(weight - other) <= 1e-12 * size) & (size > 0)
     limit = np.where(same, program.bounds.hi / np.where(size > 0, size, 1.0), np.inf)
     below = np.isneginf(program.bounds.lo) | (program.bounds.equal & bound.exact)
-    mask: Mask = alone & same & (weight > 0) & below & (limit >= bound.value * (1 - 1e-12))
-    return mask
+    return alone & same & (weight > 0) & below & (limit >= bound.value * (1 - 1e-12))
 
 
 def _per_trace(program: Program, x: Array) -> Array:

@@ -218,8 +218,7 @@ class _DualInterior(Method):
 
     def _columns(self, at: _Point) -> Array:
         """Return ``F``: the rows in the eigenvectors of ``X``, times roots of the divided differences."""
-        columns: Array = hessian_factor(self.program.A, at.spectrum).T[:, self._row] * self._sign
-        return columns
+        return hessian_factor(self.program.A, at.spectrum).T[:, self._row] * self._sign
 
 
 def _to_boundary(value: Array, step: Array) -> float:

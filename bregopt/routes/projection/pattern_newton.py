@@ -104,8 +104,7 @@ class FixedEntries:
     def multipliers(self, Z: Array) -> Array:
         """Return ``y`` with ``C - A*(y) = mu Z`` where the rows are."""
         shares = np.where(self.i == self.j, 1.0, 2.0)
-        y: Array = self.mu * (self.C - Z)[self.i, self.j] * shares / self.weight
-        return y
+        return self.mu * (self.C - Z)[self.i, self.j] * shares / self.weight
 
 
 def fixed_entries(program: Program) -> FixedEntries | None:
@@ -406,8 +405,7 @@ def _factored(pattern: Pattern, W: Array, g: Array) -> Array:
     root = root_of(H)
     if root is None:  # a diverging K
         return np.zeros_like(g)
-    direction: Array = cho_solve((root, True), g, check_finite=False)
-    return direction
+    return cho_solve((root, True), g, check_finite=False)
 
 
 def _conjugate_gradients(pattern: Pattern, W: Array, g: Array) -> Array:

@@ -150,8 +150,7 @@ def _inward(program: Program) -> _Inward | None:
     def normal(v: Array) -> Array:
         y = _embedded(v, equal, program.m)
         slopes = [program.A.adjoint(y, b) if b in linear else zero[b] for b in range(len(zero))]
-        activity: Array = program.A.apply(slopes)[equal]
-        return activity
+        return program.A.apply(slopes)[equal]
 
     identity = [np.eye(block.n) if b in linear else zero[b] for b, block in enumerate(program.blocks)]
     square = LinearOperator((len(equal),) * 2, matvec=normal, dtype=float)

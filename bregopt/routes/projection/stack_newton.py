@@ -368,8 +368,7 @@ def _contradicts(stack: EntryStack, y: Array) -> Mask:
     eigenvalue of ``A*(y)``.
     """
     largest = np.maximum(np.linalg.eigvalsh(stack.adjoint(y))[:, -1], 0.0)
-    contradicts: Mask = stack.conjugate(y).sum(axis=1) > 1.01 * largest * stack.lo[:, : stack.n].sum(axis=1)
-    return contradicts
+    return stack.conjugate(y).sum(axis=1) > 1.01 * largest * stack.lo[:, : stack.n].sum(axis=1)
 
 
 def _points(stack: EntryStack, y: Array, spectra: Any = None) -> _Points:
@@ -399,8 +398,7 @@ def _gradient(stack: EntryStack, y: Array, a: Array) -> tuple[Array, Array, Arra
 
 def _dual(stack: EntryStack, at: _Points) -> Array:
     """Return the values of the dual functions, ``-inf`` outside of their domains."""
-    dual: Array = np.add.reduce(stack.conjugate(at.y), axis=1) + stack.divergence.term(at.theta)
-    return dual
+    return np.add.reduce(stack.conjugate(at.y), axis=1) + stack.divergence.term(at.theta)
 
 
 def _matrices(V: Array, x: Array) -> Array:

@@ -137,8 +137,7 @@ class ScaledNearness:
     @property
     def fixed(self) -> Mask:
         """Mask of the entries that the box fixes."""
-        mask: Mask = self.lower == self.upper
-        return mask
+        return self.lower == self.upper
 
     @property
     def unknowns(self) -> int:

@@ -109,14 +109,12 @@ class _Point:
     def Z(self) -> Array:
         """The next multiplier, the psd part of ``Z - sigma Y``."""
         half = self.V[:, self.negative :] * np.sqrt(self.theta[self.negative :])
-        Z: Array = half @ half.T
-        return Z
+        return half @ half.T
 
     def psd_part(self, sigma: float) -> Array:
         """Return the psd part of ``Y - Z / sigma``."""
         half = self.V[:, : self.negative] * np.sqrt(-self.theta[: self.negative] / sigma)
-        Y: Array = half @ half.T
-        return Y
+        return half @ half.T
 
     def derivative(self, sigma: float, inverse: bool) -> _Linear:
         """Return ``sigma`` times the derivative of the psd part, or the inverse of that plus the identity.
@@ -227,8 +225,7 @@ class AugmentedLagrangian:
 
     def _gradient(self, at: _Point) -> Array:
         scaled = self._scaled
-        gradient: Array = scaled.gradient(at.Y) - at.Z - scaled.rows.adjoint(at.rows.y)
-        return gradient
+        return scaled.gradient(at.Y) - at.Z - scaled.rows.adjoint(at.rows.y)
 
     def _free(self, at: _Point, gradient: Array) -> Array:
         """Return zero for each entry that the gradient keeps at a bound of the box, one for the others."""

@@ -348,8 +348,7 @@ def _answer(
 def _without_noise(X: Array, zero: float) -> Array:
     eigenvalues, Q = np.linalg.eigh(X)
     Q = Q[:, eigenvalues > zero]
-    cleared: Array = (Q * eigenvalues[eigenvalues > zero]) @ Q.T
-    return cleared
+    return (Q * eigenvalues[eigenvalues > zero]) @ Q.T
 
 
 def _psd(block: Block, X: Array, interior: float) -> Array:
@@ -360,8 +359,7 @@ def _psd(block: Block, X: Array, interior: float) -> Array:
     largest = np.inf if block.cap is None else block.cap
     if eigenvalues[0] >= floor and eigenvalues[-1] <= largest:
         return X
-    nearest: Array = (Q * np.clip(eigenvalues, floor, largest)) @ Q.T
-    return nearest
+    return (Q * np.clip(eigenvalues, floor, largest)) @ Q.T
 
 
 # --- The backend ---
