@@ -13,18 +13,6 @@ from bregopt.arrays import EPS, TINY, Array
 from bregopt.divergences.rows import Penalty, ProjectionPoint
 from bregopt.divergences.spectrum import Spectrum
 
-__all__ = [
-    "LEAST_LOGARITHM",
-    "ROOT_UNITS",
-    "UNITS",
-    "Completed",
-    "Divergence",
-    "error_of_inverse",
-    "error_of_log_det",
-    "error_of_slope",
-    "error_of_square",
-]
-
 
 class Completed(NamedTuple):
     """``mu D(X, X0) + <left, X> + constant``."""

@@ -16,8 +16,6 @@ from bregopt.divergences.trace_function import conditioned
 from bregopt.linalg import root_of
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["Frobenius", "WeightedFrobenius", "psd_part"]
-
 _ROUND_OFF = 1e-14  # fraction of the norm: tolerated negative eigenvalue of a multiplier
 _SHRINKINGS = 3  # times that a multiplier is scaled down, each after the effect of the one before
 

@@ -17,8 +17,6 @@ from bregopt.divergences.trace_function import conditioned
 from bregopt.linalg import inverse_of, log_det, root_of, symmetrize
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["LogDet", "LogDetLine", "LogDetPoint", "ReciprocalSpectrum", "reciprocal_spectrum"]
-
 _CONDITION = 1e10  # limit on the condition number of X0 in `completed`; the rest of <W, X> stays linear
 
 

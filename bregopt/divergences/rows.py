@@ -23,22 +23,6 @@ import numpy as np
 from bregopt.arrays import Array
 from bregopt.records import dataclass
 
-__all__ = [
-    "IDENTITY",
-    "LOG",
-    "PENALTY_DEGREES",
-    "RECIPROCAL",
-    "SCALARS",
-    "ActivityScale",
-    "Line",
-    "Penalty",
-    "ProjectionPoint",
-    "Scalar",
-    "Target",
-    "increasing_root",
-    "line_root",
-]
-
 
 class Penalty(IntEnum):
     """The penalty of a row for the activity ``a`` beyond the bound ``b``; hard rows have none."""

@@ -11,17 +11,6 @@ from bregopt.arrays import TINY, Array
 from bregopt.linalg import symmetrize
 from bregopt.records import cached_property, dataclass, replace
 
-__all__ = [
-    "CappedSpectrum",
-    "DifferenceSpectrum",
-    "ExponentialSpectrum",
-    "PositiveSpectrum",
-    "Product",
-    "Spectrum",
-    "divided_differences",
-    "exp_divided_differences",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Product:

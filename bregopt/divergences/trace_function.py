@@ -26,15 +26,6 @@ from bregopt.divergences.base import UNITS, Divergence, error_of_slope
 from bregopt.divergences.spectrum import CappedSpectrum, Product, Spectrum, divided_differences
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "CONDITIONED",
-    "Conditioned",
-    "ConditionedSpectrum",
-    "TraceDivergence",
-    "TraceSpectrum",
-    "conditioned",
-]
-
 _CLOSE = 1e-5  # relative distance of two arguments up to which a mean slope is their divided difference
 _LARGEST_EXPONENT = 700.0  # of finite doubles
 _ROUND_OFF = 4 * EPS  # times the order and the largest eigenvalue: round-off of eigenvalues

@@ -16,8 +16,6 @@ from bregopt.divergences.rows import IDENTITY, LOG, ActivityScale, Penalty
 from bregopt.divergences.spectrum import CappedSpectrum, ExponentialSpectrum, exp_divided_differences
 from bregopt.divergences.trace_function import conditioned
 
-__all__ = ["VonNeumann", "VonNeumannLine", "VonNeumannPoint", "rank_one_spectrum"]
-
 _CONDITION = 1e10  # limit on the condition number of X0 in `completed`; the rest of <W, X> stays linear
 
 

@@ -21,21 +21,6 @@ from bregopt.errors import DataWarning, warn_caller
 from bregopt.linalg import root_of
 from bregopt.modeling.constraints import Constraint
 
-__all__ = [
-    "Drawn",
-    "Fitting",
-    "LinearMetric",
-    "OfProblem",
-    "Solved",
-    "forget",
-    "labeled_features",
-    "map_of",
-    "psd_root",
-    "softened",
-    "validated",
-    "warn_of_units",
-]
-
 # The fit of a learner: it yields a problem with the options of its solve, and is sent the solution.
 Fitting = Generator[tuple[Problem, dict[str, Any]], Solution, None]
 

@@ -16,8 +16,6 @@ from bregopt.arrays import Array, BoundsLike, is_one_of, symmetric_matrix
 from bregopt.learn.base import Solved, labeled_features
 from bregopt.linalg import inverse_of, log_det, root_of
 
-__all__ = ["NearestCorrelation"]
-
 
 class NearestCorrelation(Solved):
     """A valid correlation matrix from data with gaps, or from the covariance of another estimator.

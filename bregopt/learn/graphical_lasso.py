@@ -36,8 +36,6 @@ from bregopt.executors import Crew, check_executor
 from bregopt.learn.base import Solved, labeled_features
 from bregopt.learn.pairs import generator
 
-__all__ = ["GraphicalLasso", "GraphicalLassoCV", "StabilitySelection"]
-
 _ADVICE = "Raise alpha, or drop features that are constant or combinations of others."
 _LEAST_ALPHA = 1e-2  # of a number of weights, relative to the largest one
 _EXTENSIONS = 2  # decades beyond the end of a grid

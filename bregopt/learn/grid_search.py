@@ -25,8 +25,6 @@ from bregopt.errors import warn_caller
 from bregopt.executors import check_executor
 from bregopt.learn.base import Fitting, OfProblem
 
-__all__ = ["GridSearchCV"]
-
 
 class GridSearchCV(model_selection.GridSearchCV):
     """Cross-validation over a grid of parameters, whose problems are solved together, on any executor.

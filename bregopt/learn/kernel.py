@@ -35,8 +35,6 @@ from bregopt.learn.pairs import (
 from bregopt.modeling.constraints import Constraint
 from bregopt.records import dataclass
 
-__all__ = ["KernelLearner"]
-
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 _RANK_TOL = 1e-10  # singular values of the features below this fraction of the largest count as zero
 _UNLABELED = -1

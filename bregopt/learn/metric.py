@@ -45,8 +45,6 @@ from bregopt.learn.pairs import (
 from bregopt.modeling.constraints import Constraint
 from bregopt.modeling.expressions import Expression
 
-__all__ = ["LogDetMetricLearner", "SoftMarginMetricLearner", "VonNeumannMetricLearner"]
-
 _PRIORS = ("identity", "covariance")
 _DIVERGENCES = {"logdet": logdet_div, "von_neumann": von_neumann_div}
 _RANK_TOL = 1e-9  # eigenvalues below this fraction of the largest give no component

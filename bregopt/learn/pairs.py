@@ -40,23 +40,6 @@ from bregopt.clock import threads_for
 from bregopt.errors import ConvergenceWarning, deprecated, warn_caller
 from bregopt.learn.base import LinearMetric, map_of, warn_of_units
 
-__all__ = [
-    "Boosted",
-    "PairDefiniteBoost",
-    "boost",
-    "distinct_classes",
-    "generator",
-    "idealised_bounds",
-    "idealized_bounds",
-    "index_rows",
-    "legacy_generator",
-    "pairs_from_labels",
-    "percentile_bounds",
-    "random_pairs",
-    "sq_distances",
-    "triplets_from_labels",
-]
-
 _PAIRS_FOR_PERCENTILES = 100_000  # size of the sample; of fewer pairs all are used
 
 

@@ -34,22 +34,6 @@ from bregopt.arrays import Array, finite_array, is_one_of, positive_number
 from bregopt.online.learner import LossLearner, total_loss, vectors
 from bregopt.online.losses import SQUARE, Loss, implicit_step
 
-__all__ = [
-    "BurgGradient",
-    "BurgLearner",
-    "Trial",
-    "divergence",
-    "implicit",
-    "init",
-    "largest_rate",
-    "loss_bound",
-    "move",
-    "predict",
-    "rate_limit",
-    "trial",
-    "update",
-]
-
 
 class Trial(NamedTuple):
     """An instance in the current state; shared with :mod:`bregopt.online.matrix_burg`.

@@ -28,16 +28,6 @@ import numpy as np
 from bregopt.arrays import Array, finite_array, positive_number
 from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number, total_loss
 
-__all__ = [
-    "GeneralMatrixWinnow",
-    "GeneralWinnowState",
-    "best_rate",
-    "init",
-    "mistake_bound",
-    "threshold",
-    "update",
-]
-
 
 class GeneralWinnowState(NamedTuple):
     """The sum ``S`` of the updates, and the parameter ``R`` that predicts, both of shape ``(m, n)``."""

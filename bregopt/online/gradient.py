@@ -6,8 +6,6 @@ import numpy as np
 
 from bregopt.arrays import Array
 
-__all__ = ["exponentiated_gradient", "gradient_descent"]
-
 
 def gradient_descent(w: Array, x: Array, y: float, eta: float) -> Array:
     """Return ``w - 2 eta (w'x - y) x``; the divergence is the squared distance."""

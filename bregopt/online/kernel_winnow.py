@@ -24,8 +24,6 @@ from bregopt.errors import did_you_mean
 from bregopt.online import meg, winnow
 from bregopt.online.learner import ROUND_OFF, ConservativeLearner, checked_rank, number, total_loss
 
-__all__ = ["KernelWinnow", "KernelWinnowState", "init", "traces", "update"]
-
 # A squared distance from the span below this fraction of the squared norm is zero. The condition number of L
 # is then at most about 1e5, and coordinates have ten digits.
 _RANK_TOL = 1e-10

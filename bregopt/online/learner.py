@@ -62,27 +62,6 @@ from bregopt.clock import threads_for
 from bregopt.errors import did_you_mean
 from bregopt.online.losses import Loss, find_loss
 
-__all__ = [
-    "ROUND_OFF",
-    "ConservativeLearner",
-    "LossLearner",
-    "OnlineLearner",
-    "OnlineToBatch",
-    "activities",
-    "checked_rank",
-    "differences",
-    "factors",
-    "hermitian",
-    "instances",
-    "labels",
-    "number",
-    "positive_definite",
-    "signs",
-    "spectrum_ends",
-    "total_loss",
-    "vectors",
-]
-
 _KINDS = ("random", "vote")  # of hypotheses
 ROUND_OFF = 1e-9  # absolute round-off of eigenvalues and singular values in [0, 1]
 

@@ -15,8 +15,6 @@ from scipy.optimize import brentq
 from bregopt.arrays import EPS, positive_number
 from bregopt.records import dataclass
 
-__all__ = ["LOSSES", "SQUARE", "Loss", "find_loss", "huber", "implicit_step"]
-
 _STEP_TOL = 1e-13  # error of an implicit step, relative to the explicit one
 
 

@@ -24,19 +24,6 @@ from bregopt.online.burg import BurgLearner, Trial, rate_limit
 from bregopt.online.learner import differences, factors, positive_definite, vectors
 from bregopt.online.losses import SQUARE, Loss
 
-__all__ = [
-    "MatrixBurgGradient",
-    "MatrixBurgState",
-    "OnlineLogDetMetric",
-    "divergence",
-    "init",
-    "largest_rate",
-    "move",
-    "predict",
-    "trial",
-    "update",
-]
-
 
 class MatrixBurgState(NamedTuple):
     """Factors of ``W = F F'`` and of ``inv(inv(W) - I/c) = H H'``; H is None if there is no ceiling ``c``."""

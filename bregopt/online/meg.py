@@ -24,22 +24,6 @@ from bregopt.online.learner import (
 )
 from bregopt.online.losses import SQUARE, Loss, find_loss, implicit_step
 
-__all__ = [
-    "MEG",
-    "MEGState",
-    "add_instance",
-    "exponential",
-    "implicit_update",
-    "init",
-    "learning_rate",
-    "logarithm",
-    "loss_bound",
-    "move",
-    "predict",
-    "relative_entropy",
-    "update",
-]
-
 _ROUND_OFF = 1e-12  # absolute round-off of eta r^2 / 2, which is one at the largest rate
 _LARGEST = 700.0  # an exponent for which exp is still finite
 _SLACK = 1 + 1e-9  # factor of the bounds on instances and comparators, for round-off

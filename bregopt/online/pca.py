@@ -32,20 +32,6 @@ from bregopt.arrays import Array, Mask, RandomState, finite_array, positive_numb
 from bregopt.online.learner import OnlineLearner, total_loss
 from bregopt.online.meg import add_instance
 
-__all__ = [
-    "OnlinePCA",
-    "PCAState",
-    "capped",
-    "corners",
-    "distance",
-    "expected_loss",
-    "init",
-    "learning_rate",
-    "loss_bound",
-    "matrix",
-    "update",
-]
-
 _ROUND_OFF = 1e-14  # probability that is left over by the decomposition into corners
 _SLACK = 1 + 1e-9  # factor of the bound on norms, for round-off
 

@@ -65,19 +65,6 @@ from bregopt.online.learner import (
 )
 from bregopt.online.meg import MEGState, add_instance, exponential
 
-__all__ = [
-    "ETA",
-    "MatrixWinnow",
-    "PairWinnow",
-    "best_rate",
-    "divergence",
-    "hinge_loss",
-    "init",
-    "mistake_bound",
-    "threshold",
-    "update",
-]
-
 # Where eta / (2 + 2 exp(eta)) is largest: 1.28.
 ETA = float(1 + lambertw(math.exp(-1)).real)
 _TOL = 1e-10  # tolerance of the projections

@@ -27,24 +27,6 @@ from bregopt.modeling.variables import PSD
 from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import dataclass
 
-__all__ = [
-    "LABELS_SHOWN",
-    "UNBOUNDED",
-    "BoundedEntries",
-    "Pairs",
-    "bounded_entries",
-    "check_definite",
-    "divergence_class",
-    "entry_bounds",
-    "fixed_entries",
-    "fixed_pairs",
-    "largest_change",
-    "nearness",
-    "row_and_entry_weights",
-    "row_weights",
-    "standard_deviations",
-]
-
 Pairs = tuple[IntArray, IntArray]
 _NO_PAIRS: Pairs = np.arange(0), np.arange(0)
 LABELS_SHOWN = 5  # in messages

@@ -38,8 +38,6 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.chunks import RowChunks
 
-__all__ = ["learn_kernel", "soft_margin"]
-
 _TRADE_OFF = 10.0  # the default C is this divided by the number of comparisons
 _SHRINK = 0.25  # of the squared distances, in the default bounds
 

@@ -21,8 +21,6 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["nearest_psd", "warn_of_units"]
-
 _MOVED = 0.1  # change of an entry, in parts of both standard deviations, that is much
 
 Declare = Callable[[PSD], Declared | Sequence[Declared]]

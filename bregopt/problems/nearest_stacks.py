@@ -60,8 +60,6 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.solution import Solution
 
-__all__ = ["nearest_correlations", "nearest_covariances", "nearest_of_rows", "nearest_psds"]
-
 _SHARED = ("groups", "missing", "max_rank", "suggest")  # arguments that no matrix has for itself
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {  # of shared values; they need no matrix
     "min_eigenvalue": least_eigenvalue,

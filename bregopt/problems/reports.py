@@ -34,8 +34,6 @@ from bregopt.records import cached_property, dataclass, replace
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = ["PanelReport", "Report", "Table", "add_repair", "caption"]
-
 Table = tuple[str, Sequence[str], list[tuple[str, ...]], int]  # caption, titles, cells, columns of text
 
 _TASK = "Find the nearest correlation matrix, and report the changes."

@@ -25,8 +25,6 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.problems.reports import PanelReport
 
-__all__ = ["ERROR", "NUMBERS", "Record", "Solutions", "Warnings"]
-
 ERROR = "error"  # the status of a problem whose data were refused
 NUMBERS = ("value", "dual_value", "gap", "primal_residual", "dual_residual", "error", "accuracy", "seconds")
 

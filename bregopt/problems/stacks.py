@@ -44,8 +44,6 @@ from bregopt.routes.registry import (
 )
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Part", "Slice", "StackedProblem", "solve_part", "solve_stack", "width_of"]
-
 logger = logging.getLogger(__name__)
 
 _CHAIN = 32  # matrices of a chain of warm starts

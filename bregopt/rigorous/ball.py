@@ -24,8 +24,6 @@ import scipy.sparse as sp
 from bregopt.arrays import EPS, TINY, Array, IntArray, Mask
 from bregopt.records import dataclass
 
-__all__ = ["UNIT", "Ball", "down", "exp", "gamma", "inflated", "log", "raised", "sparse_product", "up"]
-
 UNIT = EPS / 2  # the unit round-off u
 _LONG = 50  # terms of sums from which a product is split
 _FEW = 1 + 32 * UNIT  # covers the rounding of up to 16 operations on nonnegative numbers

@@ -56,19 +56,6 @@ from bregopt.rigorous.divergences import Arguments, Spectrum, function_value, lo
 from bregopt.rigorous.reduction import implied_bounds
 from bregopt.rigorous.upper import Point, activities
 
-__all__ = [
-    "KINDS",
-    "SUM",
-    "Image",
-    "StatedTerm",
-    "components",
-    "data_of_tangent",
-    "in_epigraph",
-    "value_of_terms",
-    "violated_row",
-    "with_epigraph",
-]
-
 _LEAST = 1e-16  # of the largest number: below it a number is too near zero for a logarithm
 _OUTSIDE = "the answer is not proven inside the domain of {}: solve to a larger tol"
 _LARGEST = 2_000_000  # coefficients, dense, of the data with arguments

@@ -37,22 +37,6 @@ from bregopt.program.rows.low_rank import dense_row
 from bregopt.records import cached_property, dataclass, replace
 from bregopt.rigorous.ball import UNIT, Ball, inflated, sparse_product
 
-__all__ = [
-    "EXACT",
-    "LARGEST_DENSE",
-    "LARGEST_LISTED",
-    "Anchor",
-    "Data",
-    "MatrixData",
-    "Null",
-    "Side",
-    "Spread",
-    "Terms",
-    "assembled",
-    "data_of",
-    "is_short",
-]
-
 LARGEST_DENSE = 5000  # the largest order of a matrix whose products are formed
 LARGEST_LISTED = 60_000_000  # terms of the rows of a problem that are listed
 EXACT = (DenseRows, Distances, Entries, SparseRows)  # families whose coefficients are stored as numbers

@@ -39,19 +39,6 @@ from bregopt.rigorous.linear_algebra import (
     whitened,
 )
 
-__all__ = [
-    "Arguments",
-    "Spectrum",
-    "conjugate",
-    "dual_term",
-    "function_value",
-    "log_of_sum",
-    "penalty",
-    "real_form",
-    "value_of",
-    "value_term",
-]
-
 _SERIES = 0.05  # of the relative difference of two numbers: below it a series has their divided difference
 
 

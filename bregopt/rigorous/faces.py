@@ -42,22 +42,6 @@ from bregopt.rigorous.ball import Ball, sparse_product
 from bregopt.rigorous.data import LARGEST_LISTED, Data, MatrixData, Null, Terms, assembled, is_short
 from bregopt.rigorous.linear_algebra import Vector, eliminated, exceeds, fractions_of, is_psd, terms_of
 
-__all__ = [
-    "IntegerFace",
-    "OnIntegerFace",
-    "Relations",
-    "RowFace",
-    "are_integers",
-    "as_integers",
-    "exposes",
-    "implied_rows",
-    "on_faces",
-    "on_integer_face",
-    "product_of_integers",
-    "relations",
-    "relations_of",
-]
-
 _LARGEST_ORDER = 30  # of a definite matrix in fractions
 _LEAST = Fraction(1, 2**300)  # eigenvalue of one
 _LARGEST_RELATED = 5_000  # equalities of which those are sought that others imply

@@ -28,37 +28,6 @@ from bregopt.linalg import factorized, root_of
 from bregopt.records import dataclass
 from bregopt.rigorous.ball import UNIT, Ball, down, gamma, inflated, log, up
 
-__all__ = [
-    "LARGEST_PARTS",
-    "LARGEST_SYSTEM",
-    "Found",
-    "Part",
-    "Rational",
-    "Rows",
-    "Vector",
-    "add_multiple",
-    "as_fractions",
-    "cholesky_error",
-    "eigenvalues",
-    "eliminated",
-    "exceeds",
-    "fractions_of",
-    "is_psd",
-    "ldl",
-    "least_eigenvalue",
-    "log_det",
-    "nearest_solution",
-    "product_of",
-    "proven_shift",
-    "solution",
-    "spectral_norm",
-    "squares",
-    "sums_of_doubles",
-    "terms_of",
-    "total_of",
-    "triangular_inverse",
-]
-
 _TRIALS = 6
 _SHARP = 20  # of the norm in round-offs: above the distance of a factorization, in Frobenius' norm
 _GROWTH = 8.0  # of the distance from the estimate, from one trial to the next

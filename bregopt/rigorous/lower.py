@@ -43,8 +43,6 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import Implied
 
-__all__ = ["by_cholesky", "clipped", "exact_multipliers", "independent_sets", "lower_bound", "psd_shifts"]
-
 _TINY = 1e-6  # of the largest multiplier: the distance from an end of its range at which one stays
 _LISTED = 100_000  # coefficients of free variables that are added in rational numbers
 

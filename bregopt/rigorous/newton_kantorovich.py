@@ -52,8 +52,6 @@ from bregopt.rigorous.data import Data, MatrixData, data_of
 from bregopt.rigorous.faces import relations_of
 from bregopt.rigorous.linear_algebra import least_eigenvalue, spectral_norm
 
-__all__ = ["Point", "Space", "UnprovenError", "newton_kantorovich"]
-
 _LARGEST = 2000  # unknowns: the proof has a dense inverse of this order, and five products
 _STEPS = 20  # of Newton's method
 _LEAST_SIZE = 1e-3  # of a matrix that may vanish, relative to the others

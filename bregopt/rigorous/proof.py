@@ -42,21 +42,6 @@ from bregopt.rigorous.lower import lower_bound
 from bregopt.rigorous.reduction import Implied, implied_bounds, reduced
 from bregopt.rigorous.upper import Point, distance, feasible_near, upper_bound
 
-__all__ = [
-    "Candidate",
-    "Proven",
-    "best_lower",
-    "best_upper",
-    "falls_along",
-    "feasibility",
-    "homogeneous",
-    "interior_multipliers",
-    "inward",
-    "is_bounded",
-    "is_refuted",
-    "refutes",
-]
-
 _LEAST_SHARE, _LARGEST_SHARE = 1e-12, 0.5  # of the interior point in a mixture
 _BISECTIONS = 7  # of the logarithm of the share, which it finds to a factor of 1.3
 _GROWTH = 3.0  # of the share, from one trial to the next

@@ -43,17 +43,6 @@ from bregopt.rigorous.data import LARGEST_LISTED, Anchor, Data, MatrixData, data
 from bregopt.rigorous.faces import IntegerFace, RowFace, on_faces, on_integer_face
 from bregopt.rigorous.linear_algebra import terms_of
 
-__all__ = [
-    "Implied",
-    "Reduced",
-    "implied_bounds",
-    "independent_columns",
-    "reduced",
-    "reduced_in_steps",
-    "with_bounded_slack",
-    "with_violations",
-]
-
 _DEPENDENT = 1e-9  # of the largest diagonal entry of R, below which a column may depend on others
 _LARGEST_DENOMINATOR = 12
 

@@ -36,18 +36,6 @@ from bregopt.rigorous.linear_algebra import (
     squares,
 )
 
-__all__ = [
-    "Corrected",
-    "Point",
-    "activities",
-    "corrected",
-    "distance",
-    "factor_bound",
-    "feasible_near",
-    "fixes_diagonal",
-    "upper_bound",
-]
-
 _ROOM = 1e-6  # of a variable: the distance from its box, relative to its size, at which it may change
 _ROUNDS = 3  # that add inequalities to the equations
 _LEAST_SUPPORT = 3  # of z, for which its equations have a solution

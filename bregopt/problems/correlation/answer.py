@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from bregopt.problems.correlation.infeasibility import Suggestion
     from bregopt.routes.derivatives.derivative import Derivative, Products
 
-__all__ = [
-    "CorrelationReport",
-    "CorrelationSolution",
-    "bracketed",
-    "reportable",
-    "with_rows_left_out",
-]
-
 _RESOLUTION = 1e-6  # fraction of the scale: the round-off of the bounds of `bracketed`
 _LARGEST_PRODUCTS = 45  # order up to which products with the derivative take less time than its general form
 

@@ -47,15 +47,6 @@ from bregopt.routes.solution import Solution
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = [
-    "CovarianceTask",
-    "covariance_task",
-    "measured_units",
-    "nearest_covariance",
-    "spread",
-    "units_message",
-]
-
 _UNITS = ("auto", "covariance", "correlation")
 _NO_DERIVATIVES = "derivatives of nearest_covariance are not known; differentiate nearest_correlation instead"
 

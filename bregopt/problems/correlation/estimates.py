@@ -35,8 +35,6 @@ from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass
 from bregopt.routes.solution import Solution
 
-__all__ = ["PairwiseCorrelation", "pairwise_correlation", "shrink_correlation"]
-
 _FEW, _STALE = "few dates", "no variation"  # why a pair is unknown
 _CONSTANT = 1e-14  # variance relative to the mean square below which samples are constant
 

@@ -80,14 +80,6 @@ from bregopt.routes.base import Seed, Settings
 from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "FactorModel",
-    "bisection_bound",
-    "eigenvalue_bound",
-    "factor_bound",
-    "factor_correlation",
-]
-
 _WEAK = 0.8  # fraction of the distance below which the third bound is computed for any order
 _CHEAP = 50  # order up to which it always is
 _LEAST_WEIGHT = 1e-12  # least weight relative to the largest, for which it is

@@ -26,17 +26,6 @@ from bregopt.program.rows.base import LowRank
 from bregopt.records import dataclass, replace
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "Suggestion",
-    "check_suggestible",
-    "cliques",
-    "explained",
-    "impossible_triple",
-    "least_block",
-    "obstacle",
-    "suggestion",
-]
-
 _ROUND_OFF = 1e-10  # absolute round-off of the eigenvalues of blocks with unit diagonal
 _LARGEST_BLOCKS = 5_000  # number of indices with fixed entries among which a block is searched for
 _LARGEST_TRIPLES = 500  # the same for three entries, whose number is its cube

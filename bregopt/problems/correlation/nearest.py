@@ -61,13 +61,6 @@ from bregopt.routes.solution import Solution, Status
 if TYPE_CHECKING:
     from bregopt.problems.solutions import Solutions
 
-__all__ = [
-    "CorrelationRows",
-    "answered",
-    "nearest_correlation",
-    "solve_directly",
-]
-
 GroupsLike = ArrayLike | Mapping[Any, Any]  # the group of each row, or of each label
 
 logger = logging.getLogger(__name__)

@@ -47,8 +47,6 @@ from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Method, Monitor, Progress
 from bregopt.routes.solution import Solution, Status
 
-__all__ = ["Entries", "distance_of", "solve_norm"]
-
 # Largest order at which `path`, in less than a second, replaces a splitting that is slow, and the iterations
 # after which it is: 1 in 10 of random problems of orders 24 to 40.
 _SMALL, _TRIAL = 40, 1_000

@@ -36,16 +36,6 @@ from bregopt.routes.base import Settings
 from bregopt.routes.progress import reason
 from bregopt.routes.solution import Solution, Status
 
-__all__ = [
-    "ROUND_OFF",
-    "Descent",
-    "Objective",
-    "distance",
-    "proven_fields",
-    "solve_rank",
-    "top_squares",
-]
-
 _SLICE = 200_000  # entries of a slice of ``B - R R'``, which fits the cache
 ROUND_OFF = 4 * EPS  # relative round-off of eigenvalues, for each row
 _RESOLUTION = 1e-6  # of the squared norm of the data: values below are round-off of the bounds

@@ -40,27 +40,6 @@ from bregopt.program.rows.base import LowRank, Matrix
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.accuracy import Units
 
-__all__ = [
-    "Given",
-    "Groups",
-    "Request",
-    "by_pairs",
-    "check_missing",
-    "check_together",
-    "condition_bound",
-    "diagonal_message",
-    "divergence_or_norm",
-    "given_matrix",
-    "least_eigenvalue",
-    "left_out_message",
-    "of_pairs",
-    "of_present",
-    "read_groups",
-    "read_request",
-    "rows_left",
-    "weights_of_known",
-]
-
 _FAR_FROM_ONE = 0.5  # median distance of a diagonal from one, above which a matrix looks like a covariance
 _PERCENT, _BEYOND = 100.0, 5.0  # the unit of percent, and a median of entries that no correlations have
 _SHOWN = 3  # labels in messages

@@ -48,16 +48,6 @@ from bregopt.routes.base import Settings
 from bregopt.routes.derivatives.stacks import Congruence
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "INFEASIBLE",
-    "correlation_rows",
-    "declared",
-    "solve_groups",
-    "solve_request",
-    "with_completion",
-    "with_diagonal",
-]
-
 INFEASIBLE = ("infeasible", "infeasible_inaccurate")
 _FINER = 0.01  # of the tolerance, for an answer whose diagonal can be made exact within it
 _COMPLETION_TOL = 1e-9  # of the completion, which is data of the nearness problem

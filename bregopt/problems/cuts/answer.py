@@ -31,17 +31,6 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.registry import check_arguments, check_options
 from bregopt.routes.solution import Solution
 
-__all__ = [
-    "PartedGraph",
-    "check_bound",
-    "check_exact",
-    "draw_parts",
-    "first_sizes",
-    "generator",
-    "layout",
-    "number_of_parts",
-    "part_sizes",
-]
 _LARGEST, _MOST_EDGES = 6_000, 50_000  # vertices and edges up to which the graph itself is drawn
 _CLOSE = 1e-4  # a share that percents with one decimal do not show
 _NAMED = 60  # vertices up to which names are shown

@@ -21,8 +21,6 @@ from bregopt.arrays import Array, IntArray
 from bregopt.clock import remaining, threads_for
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["SHRINKS", "Contraction", "SignGraph", "contracted", "cycle", "drifts_away", "refined", "room"]
-
 _COARSEST, _COARSEST_FAST = 30, 60  # vertices of a graph that is not contracted further
 _LARGEST = 1.5  # size of a coarse vertex relative to the mean of the coarsest graph
 SHRINKS = 0.95  # a contraction that leaves a larger share of the vertices is not worth its time

@@ -44,8 +44,6 @@ from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
 
-__all__ = ["Communities", "communities"]
-
 _SEARCHED = 0.5  # share of the time limit
 _ENUMERATED = 12  # vertices beyond which there are too many partitions to count them
 _TRIANGLES = 150  # vertices up to which "auto" generates rows: about ten seconds

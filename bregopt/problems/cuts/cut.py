@@ -51,8 +51,6 @@ from bregopt.routes.base import Seed
 from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
 
-__all__ = ["BinaryMinimum", "Cut", "max_cut", "min_balanced_cut", "proven_cut", "qubo"]
-
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.3, 0.9
 

@@ -50,8 +50,6 @@ from bregopt.records import replace
 from bregopt.routes.progress import Step, digits_bar
 from bregopt.routes.solution import Solution
 
-__all__ = ["Optimum", "best_cut", "bounded"]
-
 _SPARSE = 3.0  # edges of a vertex up to which odd cycles give the bound
 _LARGEST_DENSE = 500  # vertices of a piece up to which its matrices are decomposed some hundred times
 _PATIENT = 8  # times as many rounds of small gain, where there are no children

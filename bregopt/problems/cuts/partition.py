@@ -50,8 +50,6 @@ from bregopt.routes.progress import items_bar
 from bregopt.routes.registry import CutOptions, time_limit
 from bregopt.routes.solution import Solution
 
-__all__ = ["PartSearch", "Partition", "clustered", "numbered", "partition"]
-
 # Shares of the time limit: of the search before the relaxation, and of both; the rest is for its rounding.
 _SEARCHED, _RELAXED = 0.5, 0.9
 # Rounds that divide all of the graph, by recursive bisection, and their largest share of all rounds.

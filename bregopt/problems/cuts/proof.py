@@ -33,19 +33,6 @@ from bregopt.routes.driver import warn_unproven
 from bregopt.routes.progress import Step
 from bregopt.routes.solution import Solution, Status
 
-__all__ = [
-    "ENUMERATION",
-    "TOL",
-    "Lattice",
-    "Proof",
-    "partitions",
-    "principal",
-    "relaxed",
-    "status_of",
-    "strongest",
-    "unrelaxed",
-]
-
 _MARGIN = 1e-9  # that a bound which ends a relaxation has for its rounding errors, relative to all weights
 _OPERATIONS = 4  # roundings of a coefficient beside the sum of the weights at a vertex
 _ALWAYS = 500  # vertices up to which the bound of an answer has all rounding errors: 60 ms at most

@@ -37,8 +37,6 @@ from bregopt.program.rows.base import Matrix
 from bregopt.records import cached_property, dataclass
 from bregopt.routes.progress import items_bar
 
-__all__ = ["Search", "ascended", "assigned", "divided"]
-
 _CYCLES = 8  # multilevel cycles at first
 _EDGES = 600_000  # edge ends in all rounds: about two seconds; on meshes twice as many
 _MOST_ROUNDS = 30

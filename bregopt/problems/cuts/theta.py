@@ -65,8 +65,6 @@ from bregopt.routes.progress import Step
 from bregopt.routes.registry import SolveOptions, check_arguments, time_limit, tuning
 from bregopt.routes.solution import Solution
 
-__all__ = ["ThetaNumber", "WithoutDominated", "lovasz_theta"]
-
 _SCHRIJVER = (True, "schrijver")  # values of `plus`
 
 _LARGEST_DENSE = 1_500  # order of matrices with all their entries

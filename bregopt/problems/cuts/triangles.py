@@ -42,8 +42,6 @@ from bregopt.rigorous.linear_algebra import least_eigenvalue
 from bregopt.routes.progress import Step, digits_bar, reason
 from bregopt.routes.solution import Solution
 
-__all__ = ["LARGEST_ORDER", "Rows", "tightened"]
-
 LARGEST_ORDER = 500  # of graphs for which rows are generated
 _ROWS = 5  # of a round, relative to the vertices
 _VIOLATED = 0.01  # by which a row is violated at least

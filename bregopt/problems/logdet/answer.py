@@ -19,8 +19,6 @@ from bregopt.errors import ConvergenceWarning, warn_caller
 from bregopt.program import StopReason
 from bregopt.records import dataclass
 
-__all__ = ["ProvenAnswer", "draw_design", "draw_ellipse", "verdict"]
-
 # Of the palette of Okabe and Ito, told apart by all eyes.
 _OUTLINE, _CONTACT, _LEVEL = "#0072B2", "#D55E00", "#009E73"
 _MARKER = 70.0  # square points of a marker of weight one

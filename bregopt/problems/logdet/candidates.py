@@ -18,19 +18,6 @@ from bregopt.errors import SolverError
 from bregopt.linalg import log_det, root_of
 from bregopt.records import dataclass
 
-__all__ = [
-    "INFORMATION_ROUND_OFF",
-    "Candidates",
-    "LocalModel",
-    "WeightBounds",
-    "congruent",
-    "criterion_value",
-    "efficiency",
-    "local_model",
-    "root_inside",
-    "weight_bounds",
-]
-
 INFORMATION_ROUND_OFF = 8 * EPS  # of an information matrix, for each of its rows
 _ROUND_OFF = 1e-12  # of sums of weights
 _UNAFFORDABLE = 1e-7  # room below a budget that the tolerance of a linear program may hide, relative to costs

@@ -32,8 +32,6 @@ from bregopt.problems.logdet.answer import ProvenAnswer, verdict
 from bregopt.records import dataclass
 from bregopt.routes.base import Settings
 
-__all__ = ["ChannelCapacity", "mimo_capacity", "water_filling"]
-
 _FINER = 0.1  # tolerance of a solve, relative
 _LINEAR = 3e-4  # largest gain up to which the capacity counts as linear: the error is its square
 _LEAST_PRICE = 1e-12  # of the power of an antenna, relative to the largest one

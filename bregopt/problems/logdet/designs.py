@@ -53,9 +53,6 @@ from bregopt.routes.base import Seed, Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Design", "a_optimal", "d_optimal", "e_optimal"]
-
-
 _TOL = 1e-8  # weights have about as many digits as the efficiency
 _FINE = 1e-9  # largest tolerance of the program of E: its multipliers are less accurate than its value
 

@@ -27,8 +27,6 @@ from bregopt.records import dataclass, replace
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ExactDesign", "apportioned", "exact_design"]
-
 _TOL = 1e-8  # of the efficiency, from which a design is the best of all
 _BETTER = 1e-10  # relative gain of an exchange that is no round-off
 _RIDGE = 1e-4  # part of the information of the shares that is added while that of the runs is singular

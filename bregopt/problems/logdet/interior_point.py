@@ -20,8 +20,6 @@ from bregopt.clock import remaining
 from bregopt.problems.logdet.candidates import Candidates, LocalModel, WeightBounds, local_model
 from bregopt.records import dataclass, replace
 
-__all__ = ["Model", "OptimalWeights", "optimal_weights"]
-
 _TO_BOUNDARY = 0.995  # fraction of the way to the boundary
 _MAX_STEPS = 200  # of one call; 10 to 25 are usual
 _PATIENCE = 15  # steps without a better efficiency that end a call

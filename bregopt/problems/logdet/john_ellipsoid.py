@@ -29,8 +29,6 @@ from bregopt.records import dataclass, replace
 from bregopt.routes.base import Settings
 from bregopt.routes.solution import Status
 
-__all__ = ["Proof", "max_volume_inscribed_ellipsoid"]
-
 _ROUNDS = 2  # after the first one, in better coordinates
 _MAX_STEPS = 100  # of one round; 10 to 25 are usual
 _PATIENCE = 10  # steps without a smaller gap that end the method

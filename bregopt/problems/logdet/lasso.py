@@ -34,8 +34,6 @@ from bregopt.routes.graphical_lasso.solve import LassoAnswer, solve_lasso
 from bregopt.routes.progress import CallbackError, Progress, digits_bar, items_bar
 from bregopt.routes.solution import Ray, Solution, Status
 
-__all__ = ["graphical_lasso", "graphical_lasso_path"]
-
 _NAME = "graphical_lasso"
 _SINGULAR = (
     "S has a direction in which neither it nor the penalty is above 0, up to round-off (`ray`): raise alpha, "

@@ -36,8 +36,6 @@ from bregopt.routes.base import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Ellipsoid", "labeled", "log_ellipsoid_volume", "min_volume_ellipsoid", "squared_distances"]
-
 _ROUND_OFF = 8 * EPS  # of coordinates, relative to the largest one: a smaller spread is none
 _ORIGIN = {True: "points.mean(axis=0)", False: "center"}
 

@@ -33,14 +33,6 @@ from bregopt.records import cached_property, dataclass, field_names, replace
 from bregopt.routes.registry import SolveOptions, check_arguments
 from bregopt.routes.solution import Solution, Status
 
-__all__ = [
-    "GraphicalLassoPath",
-    "GraphicalLassoSolution",
-    "PrecisionSolution",
-    "covariance_selection",
-    "max_det_completion",
-]
-
 _CRITERIA = ("ebic", "bic")
 _NO_DERIVATIVES = "derivatives of completions are not known; declare the problem in the language for them"
 

@@ -35,8 +35,6 @@ from bregopt.rigorous.proof import feasibility, homogeneous, refutes
 from bregopt.rigorous.reduction import implied_bounds, reduced, reduced_in_steps
 from bregopt.rigorous.upper import Point, factor_bound, fixes_diagonal, upper_bound
 
-__all__ = ["BoundCertificate", "ProvenBound", "TraceProfile", "Verification", "rounded", "stated"]
-
 # What another processor's order of operations may change of a bound, relative to the bounds and to their
 # distance.
 _ROUNDING, _SHARE = 1e-9, 0.01

@@ -28,21 +28,6 @@ from bregopt.rigorous.faces import IntegerFace
 from bregopt.rigorous.linear_algebra import LARGEST_PARTS
 from bregopt.rigorous.upper import Point
 
-__all__ = [
-    "FORMAT",
-    "OLDER_FORMAT",
-    "Fields",
-    "digest",
-    "packed_data",
-    "packed_point",
-    "packed_terms",
-    "read_data",
-    "read_face",
-    "read_point",
-    "read_terms",
-    "write",
-]
-
 FORMAT = "bregopt bounds 3"
 OLDER_FORMAT = "bregopt bounds 2"  # without the statement for `bregopt-check`
 _WORK, _LISTS = 10, 64  # dense matrices of an order, and vectors of a size, that a proof may hold at a time

@@ -36,8 +36,6 @@ from bregopt.rigorous.faces import IntegerFace, RowFace
 from bregopt.rigorous.fractions.multipliers import costless_changes
 from bregopt.rigorous.linear_algebra import fractions_of, least_eigenvalue, terms_of
 
-__all__ = ["Statement", "text"]
-
 Row = dict[int, tuple[int, int]]  # coefficients with radii, by unknowns; the unknown -1 is t
 
 _EQUAL, _LEAST = 0, 1  # relations of rows

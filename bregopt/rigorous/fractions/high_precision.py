@@ -40,8 +40,6 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import implied_bounds
 
-__all__ = ["Digits", "check_exact", "coordinate_face", "exact_digits", "proven_by_digits"]
-
 _BITS = 800  # of the numbers: at 400 round-off ends the path of hinf1 early
 _UNIT_BITS = 500  # after the binary point of multipliers and points that are proven
 _GAP, _SMALLEST_GAP = 1e-20, 1e-70  # relative, at which the path ends; the second one for faces

@@ -36,19 +36,6 @@ from bregopt.rigorous.linear_algebra import (
 )
 from bregopt.rigorous.reduction import Implied
 
-__all__ = [
-    "SHARES",
-    "bound_of_multipliers",
-    "changes_for",
-    "costless_changes",
-    "exact_bound",
-    "exact_farkas",
-    "in_cones",
-    "keeps_sign",
-    "solutions_near",
-    "vanishes",
-]
-
 _LARGEST_ORDER, _LARGEST_TERMS = 30, 3_000  # of matrices, and of the rows that are used
 _LARGER = 4  # times the order, and its square the terms, where a matrix of low rank decides
 _MOST_ADDITIONS = 4_000  # of terms of equations, in an elimination

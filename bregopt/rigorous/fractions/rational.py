@@ -42,15 +42,6 @@ from bregopt.rigorous.upper import Point
 if TYPE_CHECKING:
     from bregopt.rigorous.file.certificate import BoundCertificate
 
-__all__ = [
-    "RationalAnswer",
-    "bound_of_point",
-    "exact_inverse",
-    "exact_ray",
-    "rational_point",
-    "rows_of",
-]
-
 _LARGEST_ORDER = 30  # of matrices of rays
 _LARGEST_SINGULAR = 40  # order of singular matrices of answers
 _LARGEST_INVERTED = 8  # order of an X0 beside the diagonal ones

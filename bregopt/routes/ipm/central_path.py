@@ -49,8 +49,6 @@ from bregopt.routes.progress import Followed, Method, Monitor, Progress, reason
 if TYPE_CHECKING:
     from bregopt.presolve.integer_faces import OnIntegerFace
 
-__all__ = ["follow_path", "follow_path_directly"]
-
 logger = logging.getLogger(__name__)
 
 # Scale of the bounds, relative to a primal iterate, below which that iterate diverges and is tested for a

@@ -31,17 +31,6 @@ from bregopt.linalg import inverse_of, root_of
 from bregopt.program import Face, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = [
-    "LEAST_STEP",
-    "NO_STEP",
-    "Cone",
-    "FaceCone",
-    "SecondOrderState",
-    "SecondOrderStep",
-    "StackCone",
-    "automorphism",
-]
-
 LEAST_STEP = 1e-7  # length at which the method stalls, and up to which a step length counts as zero
 
 # Order from which a step length comes from trial Cholesky factorizations; below, from an eigenvalue, whose

@@ -41,8 +41,6 @@ from bregopt.routes.ipm.plan import Plan, RightHandSide, ScalingPoint, Solve, Sy
 from bregopt.routes.ipm.row_system import FORMED_ENTRIES, LARGEST_FORMED_ROWS, RowSystem, system_for
 from bregopt.routes.ipm.scaled_systems import MANY, SOME, ScaledRows
 
-__all__ = ["Direction", "Engine", "Iterate"]
-
 # Factor that shortens a step out of the cone, squared at each further trial. Step lengths are estimates, so
 # most such steps are only slightly too long.
 _STEP_DECREASE = 0.95

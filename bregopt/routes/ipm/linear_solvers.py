@@ -22,8 +22,6 @@ from bregopt.linalg import ZERO_DIAGONAL, DefiniteFactor, dense, symmetrize
 from bregopt.program import NO_CONES, SecondOrderCones
 from bregopt.records import cached_property, dataclass
 
-__all__ = ["CG_STEPS", "CG_TOL", "Corrections", "VariableMetric", "bordered", "conjugate_gradients"]
-
 # Share of the entries of a sparse matrix from which it is added or multiplied as a dense one.
 _FULL = 0.2
 # Relative residual at which conjugate gradients for a Newton step end, and the limit on their steps. The next

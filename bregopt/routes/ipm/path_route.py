@@ -32,8 +32,6 @@ from bregopt.routes.ipm.central_path import follow_path, follow_path_directly
 from bregopt.routes.progress import Progress
 from bregopt.routes.working_set import WorkingSetTuning, first_active_set, on_working_set
 
-__all__ = ["InteriorPointTuning", "Path", "PathSettings", "solve_on_path"]
-
 # Number of rows up to which other forms are tried after a stall: up to it, one takes about a second.
 _OTHER_FORM_ROWS = 500
 # Operations of a step up to which the dual form is tried after a stall: that of one dense matrix of order

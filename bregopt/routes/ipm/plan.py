@@ -33,8 +33,6 @@ from bregopt.routes.ipm.schur import DenseSchur
 if TYPE_CHECKING:
     from bregopt.routes.ipm.many_blocks import StackRows
 
-__all__ = ["Group", "Plan", "RightHandSide", "ScalingPoint", "Solve", "Step", "System"]
-
 # Largest order of small blocks as one matrix, and its entries times the square of the number of rows. Up to
 # there the calls for more groups take longer than the arithmetic with zeros.
 _JOINT_ORDER, _JOINT_WORK = 20, 1e5

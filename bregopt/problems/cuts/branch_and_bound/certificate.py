@@ -43,8 +43,6 @@ from bregopt.rigorous.ball import UNIT, down, up
 from bregopt.rigorous.file import schema
 from bregopt.rigorous.file.statement import text
 
-__all__ = ["FORMAT", "CutCertificate", "Task", "penalty"]
-
 FORMAT = "bregopt cut 1"
 _ROUNDING = (
     1e-9  # what another processor's order of operations may change of a bound, relative to all weights

@@ -34,18 +34,6 @@ from bregopt.problems.cuts.branch_and_bound.leaves import (
     cut_bound,
 )
 
-__all__ = [
-    "AHEAD",
-    "DROPPED",
-    "SLACK",
-    "Dual",
-    "Outcome",
-    "Work",
-    "improved",
-    "triangles",
-    "unknown",
-]
-
 _TRIANGLES, _LARGER = 400, 200  # rows of each kind that a round adds at most
 _ENTRIES = 2**20  # of an array in separation
 _VIOLATED = 0.05  # by which a row is violated at least

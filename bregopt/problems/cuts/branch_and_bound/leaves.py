@@ -44,19 +44,6 @@ from bregopt.records import cached_property, dataclass
 from bregopt.rigorous.ball import UNIT, Ball, gamma, inflated, up
 from bregopt.rigorous.linear_algebra import least_eigenvalue
 
-__all__ = [
-    "ENUMERATED",
-    "LARGEST_CLIQUE",
-    "Cliques",
-    "Cycles",
-    "Form",
-    "Node",
-    "Triples",
-    "cut_bound",
-    "folded",
-    "labelings",
-]
-
 ENUMERATED = 14  # groups up to which all cuts of a node are compared
 _LABELINGS = 2**13  # the same for partitions
 LARGEST_CLIQUE = 7

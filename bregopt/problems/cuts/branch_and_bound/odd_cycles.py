@@ -25,8 +25,6 @@ from bregopt.problems.cuts.branch_and_bound.leaves import ENUMERATED, Cycles, Fo
 from bregopt.problems.cuts.coarsening import refined
 from bregopt.routes.linear_program import LinearProgram
 
-__all__ = ["Model", "Work"]
-
 _VIOLATED = 1e-4
 _ROWS = 100  # from which on a round seeks no more
 _SOURCES = 32  # groups whose paths are sought at a time

@@ -19,8 +19,6 @@ import numpy as np
 
 from bregopt.arrays import Array, IntArray
 
-__all__ = ["Piece", "Reduction", "reduced"]
-
 _FEW = 3  # neighbors of a vertex that is left out
 
 Neighbors = dict[int, dict[int, Fraction]]
