@@ -496,8 +496,8 @@ class Monitor:
                 if error <= least:
                     best, least = at, error
                 stop = self._judge(method, step, certificate, at)
-                if stop is not None:
-                    return self._ended(best, stop, step)
+                if stop is not None:  # an earlier point of less error need not be an answer before reductions
+                    return self._ended(at if stop is StopReason.CONVERGED else best, stop, step)
                 proof = method.proof(at, before, certificate, step)
                 if proof is not None:
                     return Followed(at, proof.stop, step, proof)
