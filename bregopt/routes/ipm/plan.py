@@ -178,8 +178,9 @@ class Plan:
         self.grams: dict[bytes, tuple[Callable[[Array], Array], Array | None]] = {}
         self.finite: FiniteBounds | None = None
         self.scaled: tuple[Any, bytes, Any] | None = None
-        joint = _joint(A, faces, weights) if stacked and len(faces) > 1 else ()
-        stacks = [] if joint or not stacked else list(_stacks(A, faces, weights))
+        several = stacked and len(faces) > 1
+        joint = _joint(A, faces, weights) if several else ()
+        stacks = list(_stacks(A, faces, weights)) if several and not joint else []
         inside = {*joint, *(b for blocks, _ in stacks for b in blocks)}
         groups, start = [], 0
 
