@@ -3,6 +3,7 @@
 import logging
 import sys
 import warnings
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -10,6 +11,10 @@ import pytest
 
 import bregopt as bo
 import bregopt.cvxpy  # registers method="bregopt"
+from bregopt.certify import Certificate
+from bregopt.program import StopReason
+from bregopt.routes.ipm.path_route import PathSettings
+from bregopt.routes.progress import Method, Monitor, Progress
 
 
 def correlation(n=12, seed=0):
@@ -155,3 +160,31 @@ class TestBars:
     def test_it_is_true_or_false(self):
         with pytest.raises(TypeError, match="progress is 1; expected True or False"):
             correlation().solve(progress=1)
+
+
+class Steps(Method):
+    """Points of given errors; only some of them answer the program before its reductions."""
+
+    tests_multipliers = False
+
+    def __init__(self, errors, settle):
+        self._errors, self._settle = errors, settle
+
+    def certificate(self, at):
+        return Certificate(1.0, 1.0, self._errors[at.k], 0.0, 0.0, self._errors[at.k], size=1.0)
+
+    def advance(self, at):
+        return SimpleNamespace(k=at.k + 1, y=at.y)
+
+    def settled(self, at):
+        return at.k in self._settle
+
+
+def test_a_method_ends_at_the_point_that_settles_the_whole_program():
+    """An earlier one of less error in the reduced program need not be an answer to the whole."""
+    X = bo.PSD(2)
+    program = bo.Problem(bo.Minimize(bo.trace(X)), [X[0, 1] == 1]).program()
+    monitor = Monitor(program, PathSettings(tol=1e-6), Progress("steps"))
+    method = Steps([1e-3, 1e-8, 1e-7, 1e-9], settle={2, 3})
+    found = monitor.follow(method, SimpleNamespace(k=0, y=np.zeros(1)), 10)
+    assert (found.stop, found.step, found.at.k) == (StopReason.CONVERGED, 2, 2)
