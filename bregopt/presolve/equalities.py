@@ -104,7 +104,7 @@ class Independent(Reduced):
 def independent_rows(program: Program, tolerances: Tolerances) -> Independent | None:
     """Replace equalities by orthonormal combinations where some are nearly dependent."""
     mask = program.bounds.equal & (program.row_sizes > 0)
-    if _too_many(program, mask) or are_independent(program, mask):
+    if are_independent(program, mask) or _too_many(program, mask):
         return None
     equal = mask.nonzero()[0]
     sizes = program.row_sizes[equal]
